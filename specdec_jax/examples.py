@@ -1,0 +1,106 @@
+"""Named data sets as (source, reference) pairs of text.
+
+* `ende_mini`: the held-out help pages that ship with the package.
+* `tsv:PATH`: a line a pair, source and reference separated by one tab; a file
+  without tabs has sources only.
+* `jsonl:PATH`: a JSON object a line with `source` and, if known, `reference`.
+* `wmt14` and the other test sets of sacrebleu, which downloads them.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import json
+import pathlib
+
+import sacrebleu
+
+ASSETS = pathlib.Path(__file__).parent / 'assets'
+_BUILT_IN = {'ende_mini': ASSETS / 'ende_mini' / 'test.tsv'}
+
+
+class DataError(ValueError):
+  """A data set that does not exist or cannot be read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+  """One sentence: its place in the data set, its text, its reference."""
+  index: int
+  source: str
+  reference: str | None
+
+
+def lines(path: pathlib.Path) -> list[str]:
+  """Lines of a UTF-8 file, split at line ends only, before any tokenizing.
+
+  Unix and Windows line ends both count; a last line end adds no line.
+  """
+  try:
+    text = path.read_bytes().decode('utf-8')
+  except FileNotFoundError as error:
+    raise DataError(f'data {path}: no such file') from error
+  except (OSError, UnicodeDecodeError) as error:
+    raise DataError(f'data {path}: not readable as UTF-8: {error}') from error
+  split = text.replace('\r\n', '\n').split('\n')
+  return split[:-1] if split[-1] == '' else split
+
+
+def _read_tsv(path: pathlib.Path) -> Iterator[tuple[str, str | None]]:
+  for number, line in enumerate(lines(path), 1):
+    cells = line.split('\t')
+    if len(cells) > 2:
+      raise DataError(
+          f'data {path}, line {number}: {len(cells)} columns, allowed are '
+          'source or source and reference')
+    yield cells[0], cells[1] if len(cells) == 2 else None
+
+
+def _read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, str | None]]:
+  for number, line in enumerate(lines(path), 1):
+    try:
+      row = json.loads(line)
+      source, reference = row['source'], row.get('reference')
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+      raise DataError(
+          f'data {path}, line {number}: needs a JSON object with `source` and '
+          'optionally `reference`') from error
+    if not isinstance(source, str) or not isinstance(reference, str | None):
+      raise DataError(
+          f'data {path}, line {number}: `source` and `reference` must be text')
+    yield source, reference
+
+
+def _read_wmt(name: str) -> Iterator[tuple[str, str | None]]:
+  try:
+    sources = list(sacrebleu.get_source_file(name, 'en-de') and
+                   lines(pathlib.Path(sacrebleu.get_source_file(name, 'en-de'))))
+    (reference_file, *_) = sacrebleu.get_reference_files(name, 'en-de')
+    references = lines(pathlib.Path(reference_file))
+  except (OSError, SystemExit) as error:
+    raise DataError(
+        f'data {name}: sacrebleu could not download it ({error}); this needs a '
+        'network once, or give the files as tsv:PATH') from error
+  yield from zip(sources, references, strict=True)
+
+
+def load(name: str, limit: int | None = None) -> list[Example]:
+  """Returns the first `limit` examples of a data set (all of them if None).
+
+  Raises:
+    DataError: for an unknown name, a missing file or a bad line.
+  """
+  kind, _, path = name.partition(':')
+  if name in _BUILT_IN:
+    pairs = _read_tsv(_BUILT_IN[name])
+  elif kind == 'tsv' and path:
+    pairs = _read_tsv(pathlib.Path(path))
+  elif kind == 'jsonl' and path:
+    pairs = _read_jsonl(pathlib.Path(path))
+  elif name in sacrebleu.get_available_testsets_for_langpair('en-de'):
+    pairs = _read_wmt(name)
+  else:
+    raise DataError(
+        f'data {name!r}: allowed are {", ".join(_BUILT_IN)}, tsv:PATH, '
+        'jsonl:PATH and the en-de test sets of sacrebleu')
+  examples = [Example(i, *pair) for i, pair in enumerate(pairs)]
+  return examples if limit is None else examples[:limit]

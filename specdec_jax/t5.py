@@ -1,0 +1,422 @@
+"""T5 1.0 and 1.1 as two pure functions, with T5X parameter names.
+
+`bind(config, ...)` returns `start(params, source_ids, slots) -> cache` and
+`extend(params, tokens, cache) -> (logits, cache)`. Training, plain decoding and
+verification all read tokens through the same `extend`; how many at once is the
+width of `tokens` and changes nothing else.
+
+Semantics (T5X, Raffel et al. 2020): pre-norm RMS layer norm without mean or
+bias, no 1/sqrt(k) in attention, no biases, one relative-position table a stack,
+tanh-approximated GELU, softmax and logits in float32. T5 1.0 is relu and ties
+the logits to the embedding, scaled by 1/sqrt(d); 1.1 is gated and untied.
+
+Letters: `b` batch, `s` source length, `t` positions of this call, `n` slots,
+`d` width, `h` heads, `k` head size, `f` MLP, `v` vocabulary.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+from typing import Any
+
+from flax import linen as nn
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+import numpy as np
+
+from specdec_jax import cache as cache_lib
+
+Params = dict[str, Any]
+
+_MASKED = -1e9  # finite, so that a row of pads only stays finite
+
+
+@dataclasses.dataclass(frozen=True)
+class T5Config:
+  """Architecture of one T5 model; everything that shapes its parameters."""
+  d_model: int
+  d_ff: int
+  num_heads: int
+  head_dim: int
+  encoder_layers: int
+  decoder_layers: int
+  gated: bool = True   # gated GELU (1.1) or relu (1.0)
+  tied: bool = False   # logits from the embedding (1.0) or their own kernel
+  vocab_size: int = 32128
+  relpos_buckets: int = 32
+  relpos_max_distance: int = 128
+  norm_epsilon: float = 1e-6
+
+
+def _sizes() -> dict[str, T5Config]:
+  """The size table: public models by name."""
+  v1_0 = functools.partial(T5Config, gated=False, tied=True)
+  return {
+      't5_small': v1_0(512, 2048, 8, 64, 6, 6),
+      't5_base': v1_0(768, 3072, 12, 64, 12, 12),
+      't5_large': v1_0(1024, 4096, 16, 64, 24, 24),
+      't5_3B': v1_0(1024, 16384, 32, 128, 24, 24),
+      't5_11B': v1_0(1024, 65536, 128, 128, 24, 24),
+      't5_1_1_small': T5Config(512, 1024, 6, 64, 8, 8),
+      't5_1_1_base': T5Config(768, 2048, 12, 64, 12, 12),
+      't5_1_1_large': T5Config(1024, 2816, 16, 64, 24, 24),
+      't5_1_1_xl': T5Config(2048, 5120, 32, 64, 24, 24),
+      't5_1_1_xxl': T5Config(4096, 10240, 64, 64, 24, 24),
+  }
+
+
+SIZES = _sizes()
+
+
+def relative_buckets(
+    distance: np.ndarray, num_buckets: int, max_distance: int
+) -> np.ndarray:
+  """Maps distances >= 0 to buckets: exact up to half of them, then log-spaced.
+
+  Example: with 32 buckets and max distance 128, distances 0, 15, 16, 32 and
+  1000 fall into buckets 0, 15, 16, 21 and 31.
+  """
+  exact = num_buckets // 2
+  # The tiny offset keeps exact powers on their own side of the edge.
+  ratio = np.log(np.maximum(distance, 1) / exact) / np.log(max_distance / exact)
+  spaced = exact + np.floor(ratio * (num_buckets - exact) + 1e-6)
+  return np.where(
+      distance < exact, distance,
+      np.minimum(spaced, num_buckets - 1)).astype(np.int32)
+
+
+def bidirectional_buckets(
+    length: int, num_buckets: int, max_distance: int
+) -> np.ndarray:
+  """Encoder buckets (query, key): the upper half is for keys that come later."""
+  ahead = np.arange(length)[None, :] - np.arange(length)[:, None]
+  half = num_buckets // 2
+  near = relative_buckets(np.abs(ahead), half, max_distance)
+  return near + half * (ahead > 0)
+
+
+def _normal(std: float):
+  return nn.initializers.normal(std)
+
+
+def project(x, kernel, dtype=None) -> Float[Array, '... o']:
+  """x @ kernel in the dtype of x; the result in `dtype` (default: that of x)."""
+  return jnp.matmul(x, kernel.astype(x.dtype),
+                    preferred_element_type=dtype or x.dtype)
+
+
+class RMSNorm(nn.Module):
+  """Root-mean-square norm in float32, without mean or bias."""
+  epsilon: float
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '... d']) -> Float[Array, '... d']:
+    scale = self.param('scale', nn.initializers.ones, (x.shape[-1],))
+    x32 = x.astype(jnp.float32)
+    mean_square = jnp.mean(jnp.square(x32), axis=-1, keepdims=True)
+    normed = (x32 * jax.lax.rsqrt(mean_square + self.epsilon)).astype(x.dtype)
+    return normed * scale.astype(x.dtype)
+
+
+class Linear(nn.Module):
+  """A product with a two-dimensional kernel (in, out); no bias."""
+  features: int
+  std: float
+
+  @nn.compact
+  def __call__(
+      self, x: Float[Array, '... i'], dtype: Any = None
+  ) -> Float[Array, '... o']:
+    kernel = self.param(
+        'kernel', _normal(self.std), (x.shape[-1], self.features))
+    return project(x, kernel, dtype)
+
+
+class Mlp(nn.Module):
+  """Gated GELU (1.1) or relu (1.0)."""
+  config: T5Config
+  dropout_rate: float
+
+  @nn.compact
+  def __call__(self, x_btd: Float[Array, 'b t d']) -> Float[Array, 'b t d']:
+    c = self.config
+    wi = functools.partial(Linear, c.d_ff, c.d_model**-0.5)
+    if c.gated:
+      x_btf = nn.gelu(wi(name='wi_0')(x_btd)) * wi(name='wi_1')(x_btd)
+    else:
+      x_btf = nn.relu(wi(name='wi')(x_btd))
+    x_btf = nn.Dropout(self.dropout_rate, deterministic=False)(x_btf)
+    return Linear(c.d_model, c.d_ff**-0.5, name='wo')(x_btf)
+
+
+class Attention(nn.Module):
+  """Multi-head attention over given keys and values; kernels are head-major."""
+  config: T5Config
+  dropout_rate: float
+
+  def setup(self):
+    c = self.config
+    width = c.num_heads * c.head_dim
+    # The 1/sqrt(k) of other transformers stands in the query initialiser.
+    self.query = Linear(width, (c.d_model * c.head_dim)**-0.5)
+    self.key = Linear(width, c.d_model**-0.5)
+    self.value = Linear(width, c.d_model**-0.5)
+    self.out = Linear(c.d_model, width**-0.5)
+    self.dropout = nn.Dropout(self.dropout_rate, deterministic=False)
+
+  def _heads(self, x):
+    return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
+
+  def keys_values(self, x_bnd):
+    return self._heads(self.key(x_bnd)), self._heads(self.value(x_bnd))
+
+  def __call__(
+      self,
+      x_btd: Float[Array, 'b t d'],
+      k_bnhk: Float[Array, 'b n h k'],
+      v_bnhk: Float[Array, 'b n h k'],
+      bias: Float[Array, '#b #h #t n'],
+  ) -> Float[Array, 'b t d']:
+    q_bthk = self._heads(self.query(x_btd))
+    scores = jnp.einsum('bthk,bnhk->bhtn', q_bthk, k_bnhk,
+                        preferred_element_type=jnp.float32)
+    weights = jax.nn.softmax(scores + bias, axis=-1).astype(x_btd.dtype)
+    weights = self.dropout(weights)
+    mixed = jnp.einsum('bhtn,bnhk->bthk', weights, v_bnhk)
+    return self.out(mixed.reshape(*x_btd.shape[:2], -1))
+
+
+class EncoderLayer(nn.Module):
+  """Self-attention and MLP over the whole source."""
+  config: T5Config
+  dropout_rate: float
+
+  @nn.compact
+  def __call__(self, x_bsd, bias):
+    c, rate = self.config, self.dropout_rate
+    norm = functools.partial(RMSNorm, c.norm_epsilon)
+    drop = functools.partial(nn.Dropout, rate, deterministic=False)
+    attention = Attention(c, rate, name='attention')
+    y = norm(name='pre_attention_layer_norm')(x_bsd)
+    x_bsd += drop()(attention(y, *attention.keys_values(y), bias))
+    y = norm(name='pre_mlp_layer_norm')(x_bsd)
+    return x_bsd + drop()(Mlp(c, rate, name='mlp')(y))
+
+
+class RelativeBias(nn.Module):
+  """One table (heads, buckets) for all layers of a stack."""
+  config: T5Config
+
+  @nn.compact
+  def __call__(self, buckets: np.ndarray) -> Float[Array, 'h ...']:
+    shape = (self.config.num_heads, self.config.relpos_buckets)
+    table = self.param(
+        'rel_embedding', _normal(self.config.d_model**-0.5), shape)
+    return table.astype(jnp.float32)[:, buckets]
+
+
+class Encoder(nn.Module):
+  """Encodes the embedded source."""
+  config: T5Config
+  dropout_rate: float
+
+  @nn.compact
+  def __call__(
+      self, x_bsd: Float[Array, 'b s d'], mask_bs: Bool[Array, 'b s']
+  ) -> Float[Array, 'b s d']:
+    c, rate = self.config, self.dropout_rate
+    buckets = bidirectional_buckets(
+        x_bsd.shape[1], c.relpos_buckets, c.relpos_max_distance)
+    bias = RelativeBias(c, name='relpos_bias')(buckets)[None]
+    bias = bias + _mask_bias(mask_bs[:, None, None, :])
+    drop = functools.partial(nn.Dropout, rate, deterministic=False)
+    x_bsd = drop()(x_bsd)
+    for i in range(c.encoder_layers):
+      x_bsd = EncoderLayer(c, rate, name=f'layers_{i}')(x_bsd, bias)
+    return drop()(RMSNorm(c.norm_epsilon, name='encoder_norm')(x_bsd))
+
+
+class DecoderLayer(nn.Module):
+  """Self-attention over the cache, cross-attention, MLP."""
+  config: T5Config
+  dropout_rate: float
+
+  def setup(self):
+    c, rate = self.config, self.dropout_rate
+    self.pre_self_attention_layer_norm = RMSNorm(c.norm_epsilon)
+    self.pre_cross_attention_layer_norm = RMSNorm(c.norm_epsilon)
+    self.pre_mlp_layer_norm = RMSNorm(c.norm_epsilon)
+    self.self_attention = Attention(c, rate)
+    self.encoder_decoder_attention = Attention(c, rate)
+    self.mlp = Mlp(c, rate)
+    self.dropout = nn.Dropout(rate, deterministic=False)
+
+  def cross_keys_values(self, encoded_bsd):
+    return self.encoder_decoder_attention.keys_values(encoded_bsd)
+
+  def __call__(self, x_btd, cache, layer, self_bias, cross_bias):
+    """Returns (x_btd, k_bnhk, v_bnhk) with this call's positions written."""
+    y = self.pre_self_attention_layer_norm(x_btd)
+    k_new, v_new = self.self_attention.keys_values(y)
+    k = cache_lib.write(cache.k[layer], k_new, cache.length)
+    v = cache_lib.write(cache.v[layer], v_new, cache.length)
+    x_btd += self.dropout(self.self_attention(y, k, v, self_bias))
+    y = self.pre_cross_attention_layer_norm(x_btd)
+    x_btd += self.dropout(self.encoder_decoder_attention(
+        y, cache.cross.k[layer], cache.cross.v[layer], cross_bias))
+    y = self.pre_mlp_layer_norm(x_btd)
+    return x_btd + self.dropout(self.mlp(y)), k, v
+
+
+class Decoder(nn.Module):
+  """Reads tokens at each row's own position."""
+  config: T5Config
+  dropout_rate: float
+
+  def setup(self):
+    c, rate = self.config, self.dropout_rate
+    self.relpos_bias = RelativeBias(c)
+    self.layers = [DecoderLayer(c, rate) for _ in range(c.decoder_layers)]
+    self.decoder_norm = RMSNorm(c.norm_epsilon)
+    self.dropout = nn.Dropout(rate, deterministic=False)
+    if not c.tied:
+      self.logits_dense = Linear(c.vocab_size, c.d_model**-0.5)
+
+  def cross_kv(self, encoded_bsd, mask_bs) -> cache_lib.CrossKV:
+    pairs = [layer.cross_keys_values(encoded_bsd) for layer in self.layers]
+    return cache_lib.CrossKV(
+        k=tuple(k for k, _ in pairs), v=tuple(v for _, v in pairs),
+        mask=mask_bs)
+
+  def _self_bias(self, length_b, t: int, n: int) -> Float[Array, 'b h t n']:
+    """Bias of the query at length + i towards slot j; later slots are hidden.
+
+    Example: length 3, t = 2, n = 6. The first query stands at position 3 and
+    sees slots 0 to 3 at distances 3, 2, 1, 0; the second sees slots 0 to 4.
+    """
+    buckets = relative_buckets(
+        np.arange(n), self.config.relpos_buckets,
+        self.config.relpos_max_distance)
+    by_distance_hn = self.relpos_bias(buckets)
+    positions_bt = length_b[:, None] + jnp.arange(t)
+    distance_btn = positions_bt[:, :, None] - jnp.arange(n)
+    bias_hbtn = by_distance_hn[:, jnp.clip(distance_btn, 0, n - 1)]
+    bias_bhtn = jnp.moveaxis(bias_hbtn, 0, 1)
+    return bias_bhtn + _mask_bias(distance_btn[:, None] >= 0)
+
+  def __call__(self, x_btd, cache):
+    """Returns the normed last hidden states and the cache, `t` tokens longer."""
+    t = x_btd.shape[1]
+    self_bias = self._self_bias(cache.length, t, cache.slots)
+    cross_bias = _mask_bias(cache.cross.mask[:, None, None, :])
+    x_btd = self.dropout(x_btd)
+    ks, vs = [], []
+    for i, layer in enumerate(self.layers):
+      x_btd, k, v = layer(x_btd, cache, i, self_bias, cross_bias)
+      ks.append(k)
+      vs.append(v)
+    cache = dataclasses.replace(
+        cache, k=tuple(ks), v=tuple(vs), length=cache.length + t)
+    return self.dropout(self.decoder_norm(x_btd)), cache
+
+
+class Embedder(nn.Module):
+  """Token table (v, d) of unit variance."""
+  config: T5Config
+
+  def setup(self):
+    shape = (self.config.vocab_size, self.config.d_model)
+    self.embedding = self.param('embedding', _normal(1.0), shape)
+
+  def __call__(self, ids, dtype):
+    return self.embedding[ids].astype(dtype)
+
+  def attend(self, x_btd) -> Float[Array, 'b t v']:
+    """Logits of the tied variant: the table again, scaled by 1/sqrt(d)."""
+    scale = jnp.asarray(self.config.d_model**-0.5, x_btd.dtype)
+    return project(x_btd * scale, self.embedding.T, jnp.float32)
+
+
+class T5(nn.Module):
+  """The whole model; `start` and `extend` are its two methods."""
+  config: T5Config
+  dtype: Any = jnp.float32
+  dropout_rate: float = 0.0
+
+  def setup(self):
+    self.token_embedder = Embedder(self.config)
+    self.encoder = Encoder(self.config, self.dropout_rate)
+    self.decoder = Decoder(self.config, self.dropout_rate)
+
+  def start(self, source_ids: Int[Array, 'b s'], slots: int):
+    """Encodes the source (pad 0 masked); returns an empty cache of `slots`."""
+    mask_bs = source_ids > 0
+    embedded = self.token_embedder(source_ids, self.dtype)
+    encoded_bsd = self.encoder(embedded, mask_bs)
+    return cache_lib.init(self.decoder.cross_kv(encoded_bsd, mask_bs), slots)
+
+  def extend(self, tokens: Int[Array, 'b t'], cache: cache_lib.KVCache):
+    """Reads `tokens` at each row's length; returns (logits float32, cache)."""
+    x_btd, cache = self.decoder(
+        self.token_embedder(tokens, self.dtype), cache)
+    if self.config.tied:
+      return self.token_embedder.attend(x_btd), cache
+    return self.decoder.logits_dense(x_btd, jnp.float32), cache
+
+  def both(self, source_ids, tokens):
+    """Touches every parameter once; used to make their names and shapes."""
+    return self.extend(tokens, self.start(source_ids, tokens.shape[1]))
+
+
+def _mask_bias(keep) -> Float[Array, '...']:
+  return jnp.where(keep, 0.0, _MASKED).astype(jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """What a decoder needs of a model: two pure functions (hashable, static)."""
+  start: Callable[[Params, Array, int], cache_lib.KVCache]
+  extend: Callable[[Params, Array, cache_lib.KVCache], tuple]
+
+
+@functools.lru_cache(maxsize=None)
+def bind(
+    config: T5Config, *, text_size: int | None = None, dtype: Any = jnp.float32
+) -> Model:
+  """Returns `start` and `extend` of one architecture.
+
+  Args:
+    config: the architecture.
+    text_size: ids at or above it have no text; their logits are left out, so
+      that they have probability 0 in every path. None keeps all of them.
+    dtype: of activations and caches.
+  """
+  module = T5(config, dtype)
+
+  def start(params, source_ids, slots):
+    return module.apply(
+        {'params': params}, source_ids, slots, method='start')
+
+  def extend(params, tokens, cache):
+    logits, cache = module.apply(
+        {'params': params}, tokens, cache, method='extend')
+    return logits[..., :text_size], cache
+
+  return Model(start, extend)
+
+
+def init_params(config: T5Config, key: Array) -> Params:
+  """Random float32 parameters with T5X names."""
+  ids = jnp.zeros((1, 1), jnp.int32)
+  return T5(config).init(key, ids, ids, method='both')['params']
+
+
+def param_shapes(config: T5Config) -> Params:
+  """The parameter tree as `jax.ShapeDtypeStruct`s; allocates nothing."""
+  return jax.eval_shape(
+      functools.partial(init_params, config), jax.random.key(0))
+
+
+def count_params(config: T5Config) -> int:
+  return sum(x.size for x in jax.tree.leaves(param_shapes(config)))

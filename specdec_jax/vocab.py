@@ -1,0 +1,148 @@
+"""Text to ids and back, with T5's conventions.
+
+Ids: 0 is pad (and the decoder's start), 1 is EOS, then the SentencePiece
+pieces, then the extra ids (`<extra_id_0>` is the last one). Embedding tables
+are padded past that; ids at or above `text_size` have no text.
+
+SentencePiece folds white space: tabs and runs of blanks become one blank, and
+blanks at both ends go. Lines are therefore split before they come here.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import pathlib
+
+import numpy as np
+import sentencepiece
+
+PAD_ID = 0
+EOS_ID = 1
+START_ID = 0  # the decoder's first input, in every T5 checkpoint
+
+
+class VocabularyError(ValueError):
+  """A vocabulary that T5 cannot use, or two that differ."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """One encoder input: ids ending in exactly one EOS, and its full length."""
+  ids: tuple[int, ...]
+  full_length: int  # with EOS, before any cut
+
+  @property
+  def truncated(self) -> bool:
+    return len(self.ids) < self.full_length
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+  """A SentencePiece model and T5's extra ids."""
+  path: pathlib.Path
+  extra_ids: int = 100
+
+  @functools.cached_property
+  def _pieces(self) -> sentencepiece.SentencePieceProcessor:
+    if not self.path.is_file():
+      raise VocabularyError(f'vocabulary {self.path}: no such file')
+    try:
+      pieces = sentencepiece.SentencePieceProcessor(model_file=str(self.path))
+    except RuntimeError as error:
+      raise VocabularyError(
+          f'vocabulary {self.path}: not a SentencePiece model') from error
+    if pieces.eos_id() != EOS_ID:
+      raise VocabularyError(
+          f'vocabulary {self.path}: EOS has id {pieces.eos_id()}, T5 needs '
+          f'{EOS_ID}')
+    return pieces
+
+  @property
+  def text_size(self) -> int:
+    """Number of ids that have text: the pieces and the extra ids."""
+    return self._pieces.vocab_size() + self.extra_ids
+
+  def piece(self, token: int) -> str:
+    """The piece of one id, `<extra_id_k>` or `<unused_id>` past the pieces."""
+    if not 0 <= token:
+      raise VocabularyError(f'token {token}: allowed are ids of 0 and above')
+    if token < self._pieces.vocab_size():
+      return self._pieces.id_to_piece(token)
+    if token < self.text_size:
+      return f'<extra_id_{self.text_size - 1 - token}>'
+    return f'<unused_{token}>'
+
+  def encode(self, text: str) -> list[int]:
+    """Ids of `text`, without EOS."""
+    return self._pieces.encode(text)
+
+  def encode_source(self, text: str, limit: int) -> Source:
+    """Encoder input of at most `limit` ids; a cut keeps room for the EOS.
+
+    Example: with limit 4, five pieces a b c d e become a b c EOS and full
+    length 6; an empty text becomes EOS alone.
+    """
+    if limit < 1:
+      raise VocabularyError(f'source limit {limit}: allowed are 1 and above')
+    ids = self.encode(text)
+    return Source((*ids[:limit - 1], EOS_ID), len(ids) + 1)
+
+  def decode(self, ids: Sequence[int]) -> str:
+    """Text of `ids` up to the first EOS; pads and ids without text give none.
+
+    Raises:
+      VocabularyError: for a negative id, which an array index would read from
+        the end.
+    """
+    kept = []
+    for token in map(int, ids):
+      if token < 0:
+        raise VocabularyError(f'token {token}: allowed are ids of 0 and above')
+      if token == EOS_ID:
+        break
+      if token != PAD_ID and token < self._pieces.vocab_size():
+        kept.append(token)
+    return self._pieces.decode(kept)
+
+
+def check_same(target: Vocabulary, draft: Vocabulary) -> None:
+  """Raises VocabularyError where the two tables differ (first id, pieces)."""
+  if target.text_size != draft.text_size:
+    raise VocabularyError(
+        f'vocabularies differ: target has {target.text_size} ids '
+        f'({target.path}), draft has {draft.text_size} ({draft.path})')
+  for i in range(target.text_size):
+    if target.piece(i) != draft.piece(i):
+      raise VocabularyError(
+          f'vocabularies differ at id {i}: target has {target.piece(i)!r} '
+          f'({target.path}), draft has {draft.piece(i)!r} ({draft.path})')
+
+
+def bucket(length: int, buckets: Sequence[int]) -> int:
+  """The smallest bucket that holds `length`; ValueError if none does."""
+  for size in sorted(buckets):
+    if length <= size:
+      return size
+  raise ValueError(f'length {length}: the largest bucket is {max(buckets)}')
+
+
+def pad(rows: Sequence[Sequence[int]], length: int) -> np.ndarray:
+  """Rows padded with 0 to (rows, length), int32.
+
+  Example: `pad([[5, 1], [7]], 3)` is `[[5, 1, 0], [7, 0, 0]]`.
+  """
+  padded = np.full((len(rows), length), PAD_ID, np.int32)
+  for i, row in enumerate(rows):
+    padded[i, :len(row)] = row
+  return padded
+
+
+def train(texts: Sequence[str], path: pathlib.Path, size: int) -> Vocabulary:
+  """Trains `size` unigram pieces with T5's special ids; writes `path`."""
+  with path.open('wb') as out:
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=out, vocab_size=size,
+        pad_id=PAD_ID, eos_id=EOS_ID, unk_id=2, bos_id=-1,
+        model_type='unigram', character_coverage=0.99995,
+        num_threads=1, minloglevel=2)
+  return Vocabulary(path)
