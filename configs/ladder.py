@@ -13,10 +13,10 @@ from ml_collections import config_dict
 # Widths cost bandwidth and decoder layers cost latency at every step; encoder
 # layers cost once a sentence. So drafts are narrow and shallow in the decoder.
 MODELS = {
-    'target': dict(d_model=256, d_ff=640, num_heads=8, head_dim=32,
-                   encoder_layers=4, decoder_layers=4),
+    'target': dict(d_model=384, d_ff=896, num_heads=6, head_dim=64,
+                   encoder_layers=3, decoder_layers=4),
     'large': dict(d_model=192, d_ff=512, num_heads=6, head_dim=32,
-                  encoder_layers=4, decoder_layers=2),
+                  encoder_layers=4, decoder_layers=3),
     'base': dict(d_model=128, d_ff=384, num_heads=4, head_dim=32,
                  encoder_layers=4, decoder_layers=2),
     'small': dict(d_model=96, d_ff=256, num_heads=3, head_dim=32,
@@ -31,7 +31,7 @@ def get_config(arg: str = 'small') -> ml_collections.ConfigDict:
   if name not in MODELS or options:
     raise ValueError(
         f'{arg!r}: allowed are one of {", ".join(MODELS)} and corpus=DIR')
-  parts = ('help', 'packages')
+  parts = ('help',)
   config = ml_collections.ConfigDict(dict(
       model=dict(MODELS[name], vocab_size=4096, gated=True, tied=True),
       vocabulary=f'{corpus}/sentencepiece.model',
@@ -39,19 +39,19 @@ def get_config(arg: str = 'small') -> ml_collections.ConfigDict:
       validation_data=[f'tsv:{corpus}/{p}.validation.tsv' for p in parts],
       seed=0,
       buckets=(16, 32, 48, 64, 96),
-      batch_tokens=1024,
-      steps=20_000,
-      learning_rate=0.01,
-      warmup_steps=1000,
-      decay_steps=4000,
+      batch_tokens=768,
+      steps=4800,
+      learning_rate=0.03,
+      warmup_steps=500,
+      decay_steps=1500,
       adam_b2=0.98,
       min_param_rms=1e-3,
       clip_norm=1.0,
-      dropout_rate=0.05,
+      dropout_rate=0.1,
       label_smoothing=0.0,
-      log_every=100,
-      eval_every=1000,
-      checkpoint_every=500,
+      log_every=50,
+      eval_every=400,
+      checkpoint_every=200,
       keep_period=config_dict.placeholder(int),
   ))
   return config.lock()

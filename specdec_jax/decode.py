@@ -1,0 +1,272 @@
+"""The loop: draft, verify, accept, commit, until every row has ended.
+
+Plain decoding is gamma = 0 through the same loop.
+
+A row has L tokens, the start token included. The last has not been read by the
+target, so `target_cache.length == L - 1`. A round reads that token and gamma
+drafts, keeps a of them and adds one: L + a + 1 tokens, cache rewound to L + a.
+
+Letters: `b` batch, `n` token slots, `g` drafted tokens, `p` = g + 1 positions,
+`r` rounds, `v` vocabulary.
+"""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from specdec_jax import accept as accept_lib
+from specdec_jax import cache as cache_lib
+from specdec_jax import draft as draft_lib
+from specdec_jax import sampling as sampling_lib
+from specdec_jax import verify as verify_lib
+
+START_ID = 0
+EOS_ID = 1
+
+# Why a row has ended.
+RUNNING, EOS, LENGTH, BAD_TARGET, BAD_DRAFT = range(5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+  """What shapes the program: static, hashable.
+
+  Attributes:
+    target_extend: (params, tokens, cache) -> (logits, cache).
+    drafter: `draft.NO_DRAFTER` for gamma 0.
+    gamma: drafts a round.
+    max_tokens: the largest budget of a row.
+  """
+  target_extend: Callable
+  drafter: draft_lib.Drafter
+  gamma: int
+  max_tokens: int
+
+  @property
+  def slots(self) -> int:
+    """Room for the budget and one whole block past it: no write is clamped."""
+    return self.max_tokens + self.gamma + 1
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Log:
+  """Counts of each row's rounds; 0 where the row was not running.
+
+  `drafted`: drafts put before the target. `accepted`: drafts that were kept
+  and returned. `discarded`: drafts that Algorithm 1 kept behind an EOS.
+  """
+  drafted: Int[Array, 'b r']
+  accepted: Int[Array, 'b r']
+  discarded: Int[Array, 'b r']
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class DecodeState:
+  """Everything that changes from round to round."""
+  tokens: Int[Array, 'b n']   # start token, output, then 0
+  length: Int[Array, 'b']     # L, the start token included
+  ended: Int[Array, 'b']      # RUNNING or why not
+  round: Int[Array, '']       # of the batch
+  rounds: Int[Array, 'b']     # while the row was running
+  target_cache: cache_lib.KVCache
+  draft_state: Any
+  log: Log
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Decoded:
+  """Output tokens (EOS included, then 0), and how each row came by them."""
+  tokens: Int[Array, 'b m']
+  length: Int[Array, 'b']
+  ended: Int[Array, 'b']
+  rounds: Int[Array, 'b']
+  log: Log
+  caches: Any  # the buffers that were donated; of no further use
+
+
+def init(spec: Spec, target_cache, draft_state) -> DecodeState:
+  """Every row holds the start token, which is neither returned nor counted."""
+  b = target_cache.length.shape[0]
+  counts = [jnp.zeros((b, spec.max_tokens), jnp.int32) for _ in range(3)]
+  return DecodeState(
+      tokens=jnp.full((b, spec.slots), START_ID, jnp.int32),
+      length=jnp.ones(b, jnp.int32),
+      ended=jnp.full(b, RUNNING, jnp.int32),
+      round=jnp.zeros((), jnp.int32),
+      rounds=jnp.zeros(b, jnp.int32),
+      target_cache=target_cache, draft_state=draft_state, log=Log(*counts))
+
+
+def round_uniforms(
+    keys_b, round_number: Int[Array, ''], gamma: int
+) -> tuple[Float[Array, 'b g'], Float[Array, 'b p']]:
+  """Uniforms of one round: for the drafts, and for coins and the next token.
+
+  They depend on a row's own key and its round, so on nothing else in the batch.
+  """
+  def of_row(key):
+    key = jax.random.fold_in(key, round_number)
+    return (jax.random.uniform(jax.random.fold_in(key, 0), (gamma,)),
+            jax.random.uniform(jax.random.fold_in(key, 1), (gamma + 1,)))
+  return jax.vmap(of_row)(keys_b)
+
+
+def decode_round(
+    spec: Spec,
+    target_params: Any,
+    draft_params: Any,
+    sampling: sampling_lib.Sampling,
+    keys_b,
+    budget_b: Int[Array, 'b'],
+    state: DecodeState,
+) -> DecodeState:
+  """One round of every row; rows that have ended stay as they are."""
+  gamma = spec.gamma
+  running = state.ended == RUNNING
+  # The last token of a budget is the target's own: no draft can help there.
+  left_b = budget_b - (state.length - 1)
+  drafted_b = jnp.where(running, jnp.clip(left_b - 1, 0, gamma), 0)
+  draft_uniforms, accept_uniforms = round_uniforms(keys_b, state.round, gamma)
+
+  if gamma:
+    with jax.named_scope('draft'):
+      drafted = spec.drafter.draft(
+          draft_params, state.draft_state,
+          draft_lib.Prefix(state.tokens, state.length), gamma,
+          jnp.max(drafted_b), sampling, draft_uniforms)
+  else:
+    drafted = None
+  tokens_bg = (drafted.tokens if drafted is not None
+               else jnp.zeros((running.shape[0], 0), jnp.int32))
+
+  with jax.named_scope('verify'):
+    last_b = jnp.take_along_axis(
+        state.tokens, state.length[:, None] - 1, axis=1)[:, 0]
+    verified = verify_lib.verify(
+        spec.target_extend, target_params, state.target_cache, last_b,
+        tokens_bg, sampling)
+
+  with jax.named_scope('accept'):
+    q_bgv = (drafted.q if drafted is not None
+             else jnp.zeros((*tokens_bg.shape, verified.p.shape[-1])))
+    accepted = accept_lib.accept(
+        verified.p, q_bgv, tokens_bg, drafted_b, accept_uniforms)
+
+  draft_finite = (jnp.ones(tokens_bg.shape, bool) if drafted is None
+                  else drafted.finite)
+  bad_b = _first_failure(draft_finite, verified.finite, drafted_b)
+  with jax.named_scope('commit'):
+    state = dataclasses.replace(
+        state, target_cache=verified.cache,
+        draft_state=None if drafted is None else drafted.state)
+    return commit(state, tokens_bg, drafted_b, accepted, budget_b, bad_b)
+
+
+def _first_failure(draft_finite_bg, target_finite_bp, drafted_b):
+  """RUNNING, or which model gave a logit that is no number in this round."""
+  p = target_finite_bp.shape[1]
+  counts = jnp.arange(p) <= drafted_b[:, None]
+  target_bad = jnp.any(~target_finite_bp & counts, axis=1)
+  draft_bad = jnp.any(~draft_finite_bg & counts[:, 1:], axis=1)
+  # A draft that failed may have given the target nonsense to read.
+  return jnp.where(
+      draft_bad, BAD_DRAFT, jnp.where(target_bad, BAD_TARGET, RUNNING))
+
+
+def commit(
+    state: DecodeState,
+    tokens_bg: Int[Array, 'b g'],
+    drafted_b: Int[Array, 'b'],
+    accepted: accept_lib.Accepted,
+    budget_b: Int[Array, 'b'],
+    bad_b: Int[Array, 'b'],
+) -> DecodeState:
+  """Appends kept drafts and the next token, cut after the first EOS.
+
+  Example: drafts (5, 1, 8), all kept, next 9: the row grows by 5 and 1 (EOS)
+  and ends; accepted 2, discarded 1. Without the EOS it would grow by 5, 4, 8
+  and 9.
+  """
+  running = state.ended == RUNNING
+  place = jnp.arange(tokens_bg.shape[1] + 1)
+  block_bp = jnp.pad(tokens_bg, ((0, 0), (0, 1)))
+  block_bp = jnp.where(
+      place == accepted.count[:, None], accepted.next[:, None], block_bp)
+  is_eos = (block_bp == EOS_ID) & (place <= accepted.count[:, None])
+  has_eos = jnp.any(is_eos, axis=1)
+  grown_b = jnp.where(
+      has_eos, jnp.argmax(is_eos, axis=1) + 1, accepted.count + 1)
+  grown_b = jnp.where(running & (bad_b == RUNNING), grown_b, 0)
+  block_bp = jnp.where(place < grown_b[:, None], block_bp, 0)
+
+  length = state.length + grown_b
+  ended = jnp.where(
+      has_eos, EOS, jnp.where(length - 1 >= budget_b, LENGTH, RUNNING))
+  ended = jnp.where(bad_b == RUNNING, ended, bad_b)
+  kept_b = jnp.minimum(accepted.count, grown_b)
+  counts = Log(drafted_b, kept_b, accepted.count - kept_b)
+  return dataclasses.replace(
+      state,
+      tokens=_write(state.tokens, block_bp, state.length),
+      length=length,
+      ended=jnp.where(running, ended, state.ended),
+      round=state.round + 1,
+      rounds=state.rounds + running,
+      target_cache=cache_lib.rewind(state.target_cache, length - 1),
+      log=jax.tree.map(
+          lambda all_br, now_b: all_br.at[:, state.round].set(
+              jnp.where(running, now_b, 0)), state.log, counts))
+
+
+def _write(tokens_bn, block_bp, length_b):
+  """Writes each row's block at its own length (past an end: dropped zeros)."""
+  rows = jnp.arange(tokens_bn.shape[0])[:, None]
+  places = length_b[:, None] + jnp.arange(block_bp.shape[1])
+  return tokens_bn.at[rows, places].set(
+      block_bp, mode='drop', unique_indices=True)
+
+
+def generate(
+    spec: Spec,
+    target_params: Any,
+    draft_params: Any,
+    target_cache: cache_lib.KVCache,
+    draft_state: Any,
+    sampling: sampling_lib.Sampling,
+    keys_b: Array,
+    budget_b: Int[Array, 'b'],
+) -> Decoded:
+  """Decodes every row to its EOS or its budget, in one program.
+
+  Args:
+    spec: static.
+    target_params, draft_params: of the two models.
+    target_cache, draft_state: fresh from `start`, with `spec.slots` slots.
+    sampling: the adjustment of both models' laws.
+    keys_b: a key a row (see `sentence_keys`).
+    budget_b: tokens allowed in each row, 1 to `spec.max_tokens`.
+  """
+  def running(state):
+    return jnp.any(state.ended == RUNNING)
+
+  def body(state):
+    return decode_round(
+        spec, target_params, draft_params, sampling, keys_b, budget_b, state)
+  state = jax.lax.while_loop(
+      running, body, init(spec, target_cache, draft_state))
+  return Decoded(
+      tokens=state.tokens[:, 1:spec.max_tokens + 1], length=state.length - 1,
+      ended=state.ended, rounds=state.rounds, log=state.log,
+      caches=(state.target_cache, state.draft_state))
+
+
+def sentence_keys(seed: Int[Array, ''], index_b: Int[Array, 'b']) -> Array:
+  """A key for each sentence from the seed and its place in the data set."""
+  return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), index_b)

@@ -1,0 +1,130 @@
+"""Standardised sampling: logits to the law that is really drawn from.
+
+Argmax, temperature, top-k and nucleus all become sampling from an adjusted law
+(paper, section 2.2); p and q always mean the adjusted laws, and both models get
+the same adjustment.
+"""
+
+import dataclasses
+import functools
+import math
+
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array, Float, Int
+
+# Below this a float32 logit cannot tell two tokens apart more finely than the
+# temperature does, so the law is argmax itself.
+ARGMAX_BELOW = 1e-5
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=['temperature'], meta_fields=['greedy', 'top_k', 'top_p'])
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+  """How logits become a law. `make` checks the values.
+
+  The temperature is an array, so that changing it compiles nothing; the rest
+  shapes the program.
+  """
+  temperature: Float[Array, '']
+  greedy: bool
+  top_k: int    # 0: off
+  top_p: float  # 1: off
+
+
+def check(temperature: float, top_k: int = 0, top_p: float = 1.0) -> None:
+  """Raises ValueError naming the option, its value and what is allowed."""
+  if not (math.isfinite(temperature) and temperature >= 0):
+    raise ValueError(
+        f'temperature={temperature}: allowed are finite numbers of 0 and above')
+  if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 0:
+    raise ValueError(
+        f'top_k={top_k!r}: allowed are whole numbers of 0 (off) and above')
+  if not 0 < top_p <= 1:
+    raise ValueError(
+        f'top_p={top_p}: allowed are numbers above 0 and up to 1 (off)')
+
+
+def make(temperature: float, top_k: int = 0, top_p: float = 1.0) -> Sampling:
+  """Returns a checked `Sampling`; below `ARGMAX_BELOW` it is argmax."""
+  check(temperature, top_k, top_p)
+  return Sampling(
+      temperature=jnp.asarray(temperature, jnp.float32),
+      greedy=temperature < ARGMAX_BELOW, top_k=top_k, top_p=float(top_p))
+
+
+def law(
+    logits: Float[Array, '... v'], sampling: Sampling
+) -> Float[Array, '... v']:
+  """The adjusted law, float32: temperature, then top-k, then nucleus.
+
+  Exact ties go to the lowest id: the argmax law is one-hot there, and top-k and
+  nucleus keep the lower id first.
+  """
+  logits = logits.astype(jnp.float32)
+  if sampling.greedy:
+    return jax.nn.one_hot(
+        jnp.argmax(logits, axis=-1), logits.shape[-1], dtype=jnp.float32)
+  # The maximum is taken away first, so that a small temperature overflows to
+  # exp(-inf) = 0 and never to inf - inf.
+  top = jnp.max(logits, axis=-1, keepdims=True)
+  logits = (logits - top) / sampling.temperature
+  if sampling.top_k:
+    logits = jnp.where(
+        _largest(logits, sampling.top_k), logits, -jnp.inf)
+  probabilities = jax.nn.softmax(logits, axis=-1)
+  if sampling.top_p < 1:
+    kept = jnp.where(_nucleus(probabilities, sampling.top_p), probabilities, 0)
+    probabilities = kept / jnp.sum(kept, axis=-1, keepdims=True)
+  return probabilities
+
+
+def _largest(x: Float[Array, '... v'], k: int):
+  """Marks the k largest, exactly k: among equals the lowest ids.
+
+  Example: of (2, 5, 5, 5, 1) the two largest are at ids 1 and 2.
+  """
+  edge = jax.lax.top_k(x, min(k, x.shape[-1]))[0][..., -1:]
+  above = x > edge
+  room = k - jnp.sum(above, axis=-1, keepdims=True)
+  level = x == edge
+  return above | (level & (jnp.cumsum(level, axis=-1) <= room))
+
+
+def _nucleus(probabilities: Float[Array, '... v'], top_p: float):
+  """Marks the smallest set of most probable ids that holds `top_p`.
+
+  Example: (0.5, 0.3, 0.15, 0.05) with 0.9 keeps the first three.
+  """
+  order = jnp.argsort(-probabilities, axis=-1, stable=True)
+  ranked = jnp.take_along_axis(probabilities, order, axis=-1)
+  keep = jnp.cumsum(ranked, axis=-1) - ranked < top_p
+  return jnp.take_along_axis(keep, jnp.argsort(order, axis=-1), axis=-1)
+
+
+def draw(
+    weights: Float[Array, '... v'], uniform: Float[Array, '...']
+) -> Int[Array, '...']:
+  """Draws from weights (a law up to its scale) with one uniform in [0, 1).
+
+  The inverse of the cumulative sum; an id of weight 0 is never drawn, whatever
+  the rounding. A row that is all 0 gives id 0.
+
+  Example: weights (0.2, 0, 0.6, 0.2) give 0 for uniforms below 0.2, 2 below
+  0.8, else 3.
+  """
+  if uniform.shape != weights.shape[:-1]:
+    raise ValueError(
+        f'uniform of shape {uniform.shape}: weights {weights.shape} need one a '
+        'row')
+  cumulative = jnp.cumsum(weights, axis=-1)
+  total = jnp.max(cumulative, axis=-1, keepdims=True)
+  hit = (cumulative > uniform[..., None] * total) & (weights > 0)
+  return jnp.argmax(hit, axis=-1).astype(jnp.int32)
+
+
+def is_finite(logits: Float[Array, '... v']):
+  """Whether the largest logit of each row is a number (NaN and inf show)."""
+  return jnp.isfinite(jnp.max(logits, axis=-1))
