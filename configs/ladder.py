@@ -8,7 +8,6 @@ the folder that `experiments.ladder.corpus` wrote.
 """
 
 import ml_collections
-from ml_collections import config_dict
 
 # Widths cost bandwidth and decoder layers cost latency at every step; encoder
 # layers cost once a sentence. So drafts are narrow and shallow in the decoder.
@@ -52,6 +51,6 @@ def get_config(arg: str = 'small') -> ml_collections.ConfigDict:
       log_every=50,
       eval_every=400,
       checkpoint_every=200,
-      keep_period=config_dict.placeholder(int),
+      keep_every=0,
   ))
   return config.lock()

@@ -17,8 +17,8 @@ from specdec_jax import sampling
 @dataclasses.dataclass(frozen=True)
 class Accepted:
   """`count` leading drafts are kept, then comes `next`."""
-  count: Int[Array, 'b']
-  next: Int[Array, 'b']
+  count: Int[Array, ' b']
+  next: Int[Array, ' b']
 
 
 def beta(p: Float[Array, '... v'], q: Float[Array, '... v']):
@@ -58,7 +58,7 @@ def accept(
     p_bpv: Float[Array, 'b p v'],
     q_bgv: Float[Array, 'b g v'],
     tokens_bg: Int[Array, 'b g'],
-    drafted_b: Int[Array, 'b'],
+    drafted_b: Int[Array, ' b'],
     uniforms_bp: Float[Array, 'b p'],
 ) -> Accepted:
   """Keeps the leading drafts that pass their coin and draws the next token.

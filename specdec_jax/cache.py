@@ -34,7 +34,7 @@ class KVCache:
   """
   k: tuple[Float[Array, 'b n h k'], ...]
   v: tuple[Float[Array, 'b n h k'], ...]
-  length: Int[Array, 'b']
+  length: Int[Array, ' b']
   cross: CrossKV
 
   @property
@@ -56,7 +56,7 @@ def init(cross: CrossKV, slots: int) -> KVCache:
 def write(
     slots_bnhk: Float[Array, 'b n h k'],
     new_bthk: Float[Array, 'b t h k'],
-    length_b: Int[Array, 'b'],
+    length_b: Int[Array, ' b'],
 ) -> Float[Array, 'b n h k']:
   """Writes `t` positions of each row at its own length.
 
@@ -73,6 +73,6 @@ def write(
       new_bthk, mode='drop', unique_indices=True)
 
 
-def rewind(cache: KVCache, length: Int[Array, 'b']) -> KVCache:
+def rewind(cache: KVCache, length: Int[Array, ' b']) -> KVCache:
   """Returns the cache with `length` valid slots a row; nothing is copied."""
   return dataclasses.replace(cache, length=length)

@@ -73,9 +73,10 @@ def find(name: str) -> pathlib.Path:
           f'{", ".join(f"mini/{r}" for r in roles)}')
     return ladder / role
   folder = pathlib.Path(name)
-  if not folder.exists() and folder.with_name(folder.name + '.partial').exists():
+  partial = folder.with_name(folder.name + '.partial')
+  if not folder.exists() and partial.exists():
     raise CheckpointError(
-        f'model {name}: only an unfinished save ({folder.name}.partial)')
+        f'model {name}: only an unfinished save ({partial.name})')
   if not (folder / 'config.json').is_file():
     raise CheckpointError(f'model {name}: no folder with a config.json')
   if not (folder / 'params' / '_METADATA').is_file():
@@ -92,7 +93,8 @@ def read_config(folder: pathlib.Path) -> t5.T5Config:
     fields = json.loads(path.read_text('utf-8'))
   except ValueError as error:
     raise CheckpointError(f'{path}: not JSON: {error}') from error
-  known = {f.name: f.type for f in dataclasses.fields(t5.T5Config)}
+  known: dict[str, Any] = {
+      field.name: field.type for field in dataclasses.fields(t5.T5Config)}
   if not isinstance(fields, dict) or fields.keys() != known.keys():
     found = sorted(fields) if isinstance(fields, dict) else fields
     raise CheckpointError(

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from specdec_jax import accept as accept_lib
 from specdec_jax import cache as cache_lib
@@ -40,16 +40,20 @@ class Spec:
     drafter: `draft.NO_DRAFTER` for gamma 0.
     gamma: drafts a round.
     max_tokens: the largest budget of a row.
+    slots: room of tokens and caches; the budget and one whole block past it
+      must fit, so that no write is ever clamped.
   """
   target_extend: Callable
   drafter: draft_lib.Drafter
   gamma: int
   max_tokens: int
+  slots: int
 
-  @property
-  def slots(self) -> int:
-    """Room for the budget and one whole block past it: no write is clamped."""
-    return self.max_tokens + self.gamma + 1
+  def __post_init__(self):
+    if self.slots < self.max_tokens + self.gamma + 1:
+      raise ValueError(
+          f'slots={self.slots}: allowed are max_tokens + gamma + 1 = '
+          f'{self.max_tokens + self.gamma + 1} and above')
 
 
 @jax.tree_util.register_dataclass
@@ -70,10 +74,10 @@ class Log:
 class DecodeState:
   """Everything that changes from round to round."""
   tokens: Int[Array, 'b n']   # start token, output, then 0
-  length: Int[Array, 'b']     # L, the start token included
-  ended: Int[Array, 'b']      # RUNNING or why not
+  length: Int[Array, ' b']     # L, the start token included
+  ended: Int[Array, ' b']      # RUNNING or why not
   round: Int[Array, '']       # of the batch
-  rounds: Int[Array, 'b']     # while the row was running
+  rounds: Int[Array, ' b']     # while the row was running
   target_cache: cache_lib.KVCache
   draft_state: Any
   log: Log
@@ -84,21 +88,24 @@ class DecodeState:
 class Decoded:
   """Output tokens (EOS included, then 0), and how each row came by them."""
   tokens: Int[Array, 'b m']
-  length: Int[Array, 'b']
-  ended: Int[Array, 'b']
-  rounds: Int[Array, 'b']
+  length: Int[Array, ' b']
+  ended: Int[Array, ' b']
+  rounds: Int[Array, ' b']
   log: Log
   caches: Any  # the buffers that were donated; of no further use
 
 
-def init(spec: Spec, target_cache, draft_state) -> DecodeState:
-  """Every row holds the start token, which is neither returned nor counted."""
+def init(spec: Spec, target_cache, draft_state, budget_b) -> DecodeState:
+  """Every row holds the start token, which is neither returned nor counted.
+
+  A row with budget 0 has ended: that is how a batch is filled up.
+  """
   b = target_cache.length.shape[0]
   counts = [jnp.zeros((b, spec.max_tokens), jnp.int32) for _ in range(3)]
   return DecodeState(
       tokens=jnp.full((b, spec.slots), START_ID, jnp.int32),
       length=jnp.ones(b, jnp.int32),
-      ended=jnp.full(b, RUNNING, jnp.int32),
+      ended=jnp.where(budget_b > 0, RUNNING, LENGTH),
       round=jnp.zeros((), jnp.int32),
       rounds=jnp.zeros(b, jnp.int32),
       target_cache=target_cache, draft_state=draft_state, log=Log(*counts))
@@ -124,7 +131,7 @@ def decode_round(
     draft_params: Any,
     sampling: sampling_lib.Sampling,
     keys_b,
-    budget_b: Int[Array, 'b'],
+    budget_b: Int[Array, ' b'],
     state: DecodeState,
 ) -> DecodeState:
   """One round of every row; rows that have ended stay as they are."""
@@ -183,10 +190,10 @@ def _first_failure(draft_finite_bg, target_finite_bp, drafted_b):
 def commit(
     state: DecodeState,
     tokens_bg: Int[Array, 'b g'],
-    drafted_b: Int[Array, 'b'],
+    drafted_b: Int[Array, ' b'],
     accepted: accept_lib.Accepted,
-    budget_b: Int[Array, 'b'],
-    bad_b: Int[Array, 'b'],
+    budget_b: Int[Array, ' b'],
+    bad_b: Int[Array, ' b'],
 ) -> DecodeState:
   """Appends kept drafts and the next token, cut after the first EOS.
 
@@ -241,7 +248,7 @@ def generate(
     draft_state: Any,
     sampling: sampling_lib.Sampling,
     keys_b: Array,
-    budget_b: Int[Array, 'b'],
+    budget_b: Int[Array, ' b'],
 ) -> Decoded:
   """Decodes every row to its EOS or its budget, in one program.
 
@@ -251,7 +258,7 @@ def generate(
     target_cache, draft_state: fresh from `start`, with `spec.slots` slots.
     sampling: the adjustment of both models' laws.
     keys_b: a key a row (see `sentence_keys`).
-    budget_b: tokens allowed in each row, 1 to `spec.max_tokens`.
+    budget_b: tokens allowed in each row, 0 (a filler) to `spec.max_tokens`.
   """
   def running(state):
     return jnp.any(state.ended == RUNNING)
@@ -260,13 +267,13 @@ def generate(
     return decode_round(
         spec, target_params, draft_params, sampling, keys_b, budget_b, state)
   state = jax.lax.while_loop(
-      running, body, init(spec, target_cache, draft_state))
+      running, body, init(spec, target_cache, draft_state, budget_b))
   return Decoded(
       tokens=state.tokens[:, 1:spec.max_tokens + 1], length=state.length - 1,
       ended=state.ended, rounds=state.rounds, log=state.log,
       caches=(state.target_cache, state.draft_state))
 
 
-def sentence_keys(seed: Int[Array, ''], index_b: Int[Array, 'b']) -> Array:
+def sentence_keys(seed: Int[Array, ''], index_b: Int[Array, ' b']) -> Array:
   """A key for each sentence from the seed and its place in the data set."""
   return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), index_b)

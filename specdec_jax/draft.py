@@ -1,4 +1,4 @@
-"""Drafters: the tokens that a cheap model proposes, and the laws they came from.
+"""Drafters: tokens that a cheap model proposes, and the laws they came from.
 
 A drafter is three things: `start` makes its state from the source, `draft`
 proposes up to gamma tokens after each row's own prefix, and its parameters are
@@ -22,7 +22,7 @@ from specdec_jax import sampling as sampling_lib
 class Prefix:
   """What a drafter may look at: each row's tokens and how many there are."""
   tokens: Int[Array, 'b n']  # the start token first
-  length: Int[Array, 'b']
+  length: Int[Array, ' b']
 
 
 @jax.tree_util.register_dataclass

@@ -13,6 +13,7 @@ import json
 import pathlib
 
 import sacrebleu
+from sacrebleu import utils as sacrebleu_utils
 
 ASSETS = pathlib.Path(__file__).parent / 'assets'
 _BUILT_IN = {'ende_mini': ASSETS / 'ende_mini' / 'test.tsv'}
@@ -72,9 +73,9 @@ def _read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, str | None]]:
 
 def _read_wmt(name: str) -> Iterator[tuple[str, str | None]]:
   try:
-    sources = list(sacrebleu.get_source_file(name, 'en-de') and
-                   lines(pathlib.Path(sacrebleu.get_source_file(name, 'en-de'))))
+    source_file = sacrebleu.get_source_file(name, 'en-de')
     (reference_file, *_) = sacrebleu.get_reference_files(name, 'en-de')
+    sources = lines(pathlib.Path(source_file))
     references = lines(pathlib.Path(reference_file))
   except (OSError, SystemExit) as error:
     raise DataError(
@@ -96,7 +97,7 @@ def load(name: str, limit: int | None = None) -> list[Example]:
     pairs = _read_tsv(pathlib.Path(path))
   elif kind == 'jsonl' and path:
     pairs = _read_jsonl(pathlib.Path(path))
-  elif name in sacrebleu.get_available_testsets_for_langpair('en-de'):
+  elif name in sacrebleu_utils.get_available_testsets_for_langpair('en-de'):
     pairs = _read_wmt(name)
   else:
     raise DataError(

@@ -26,74 +26,14 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from specdec_jax import cache as cache_lib
+from specdec_jax.architecture import bidirectional_buckets
+from specdec_jax.architecture import relative_buckets
+from specdec_jax.architecture import SIZES as SIZES
+from specdec_jax.architecture import T5Config
 
 Params = dict[str, Any]
 
 _MASKED = -1e9  # finite, so that a row of pads only stays finite
-
-
-@dataclasses.dataclass(frozen=True)
-class T5Config:
-  """Architecture of one T5 model; everything that shapes its parameters."""
-  d_model: int
-  d_ff: int
-  num_heads: int
-  head_dim: int
-  encoder_layers: int
-  decoder_layers: int
-  gated: bool = True   # gated GELU (1.1) or relu (1.0)
-  tied: bool = False   # logits from the embedding (1.0) or their own kernel
-  vocab_size: int = 32128
-  relpos_buckets: int = 32
-  relpos_max_distance: int = 128
-  norm_epsilon: float = 1e-6
-
-
-def _sizes() -> dict[str, T5Config]:
-  """The size table: public models by name."""
-  v1_0 = functools.partial(T5Config, gated=False, tied=True)
-  return {
-      't5_small': v1_0(512, 2048, 8, 64, 6, 6),
-      't5_base': v1_0(768, 3072, 12, 64, 12, 12),
-      't5_large': v1_0(1024, 4096, 16, 64, 24, 24),
-      't5_3B': v1_0(1024, 16384, 32, 128, 24, 24),
-      't5_11B': v1_0(1024, 65536, 128, 128, 24, 24),
-      't5_1_1_small': T5Config(512, 1024, 6, 64, 8, 8),
-      't5_1_1_base': T5Config(768, 2048, 12, 64, 12, 12),
-      't5_1_1_large': T5Config(1024, 2816, 16, 64, 24, 24),
-      't5_1_1_xl': T5Config(2048, 5120, 32, 64, 24, 24),
-      't5_1_1_xxl': T5Config(4096, 10240, 64, 64, 24, 24),
-  }
-
-
-SIZES = _sizes()
-
-
-def relative_buckets(
-    distance: np.ndarray, num_buckets: int, max_distance: int
-) -> np.ndarray:
-  """Maps distances >= 0 to buckets: exact up to half of them, then log-spaced.
-
-  Example: with 32 buckets and max distance 128, distances 0, 15, 16, 32 and
-  1000 fall into buckets 0, 15, 16, 21 and 31.
-  """
-  exact = num_buckets // 2
-  # The tiny offset keeps exact powers on their own side of the edge.
-  ratio = np.log(np.maximum(distance, 1) / exact) / np.log(max_distance / exact)
-  spaced = exact + np.floor(ratio * (num_buckets - exact) + 1e-6)
-  return np.where(
-      distance < exact, distance,
-      np.minimum(spaced, num_buckets - 1)).astype(np.int32)
-
-
-def bidirectional_buckets(
-    length: int, num_buckets: int, max_distance: int
-) -> np.ndarray:
-  """Encoder buckets (query, key): the upper half is for keys that come later."""
-  ahead = np.arange(length)[None, :] - np.arange(length)[:, None]
-  half = num_buckets // 2
-  near = relative_buckets(np.abs(ahead), half, max_distance)
-  return near + half * (ahead > 0)
 
 
 def _normal(std: float):
@@ -101,7 +41,7 @@ def _normal(std: float):
 
 
 def project(x, kernel, dtype=None) -> Float[Array, '... o']:
-  """x @ kernel in the dtype of x; the result in `dtype` (default: that of x)."""
+  """x @ kernel in the dtype of x; the result in `dtype` (default: the same)."""
   return jnp.matmul(x, kernel.astype(x.dtype),
                     preferred_element_type=dtype or x.dtype)
 
@@ -306,7 +246,7 @@ class Decoder(nn.Module):
     return bias_bhtn + _mask_bias(distance_btn[:, None] >= 0)
 
   def __call__(self, x_btd, cache):
-    """Returns the normed last hidden states and the cache, `t` tokens longer."""
+    """Returns the normed last hidden states and the longer cache."""
     t = x_btd.shape[1]
     self_bias = self._self_bias(cache.length, t, cache.slots)
     cross_bias = _mask_bias(cache.cross.mask[:, None, None, :])
@@ -380,7 +320,7 @@ class Model:
   extend: Callable[[Params, Array, cache_lib.KVCache], tuple]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def bind(
     config: T5Config, *, text_size: int | None = None, dtype: Any = jnp.float32
 ) -> Model:
@@ -394,13 +334,15 @@ def bind(
   """
   module = T5(config, dtype)
 
-  def start(params, source_ids, slots):
-    return module.apply(
+  def start(params: Params, source_ids: Array, slots: int):
+    cache: Any = module.apply(
         {'params': params}, source_ids, slots, method='start')
+    return cache
 
-  def extend(params, tokens, cache):
-    logits, cache = module.apply(
+  def extend(params: Params, tokens: Array, cache: cache_lib.KVCache):
+    result: Any = module.apply(
         {'params': params}, tokens, cache, method='extend')
+    logits, cache = result
     return logits[..., :text_size], cache
 
   return Model(start, extend)
@@ -409,7 +351,8 @@ def bind(
 def init_params(config: T5Config, key: Array) -> Params:
   """Random float32 parameters with T5X names."""
   ids = jnp.zeros((1, 1), jnp.int32)
-  return T5(config).init(key, ids, ids, method='both')['params']
+  variables: Any = T5(config).init(key, ids, ids, method='both')
+  return variables['params']
 
 
 def param_shapes(config: T5Config) -> Params:

@@ -27,7 +27,7 @@ def verify(
     extend: Callable,
     params: Any,
     cache: cache_lib.KVCache,
-    last_b: Int[Array, 'b'],
+    last_b: Int[Array, ' b'],
     tokens_bg: Int[Array, 'b g'],
     sampling: sampling_lib.Sampling,
 ) -> Verified:

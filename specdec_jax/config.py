@@ -1,0 +1,189 @@
+"""Every option of a job: its type, what is allowed, what it means."""
+
+from collections.abc import Callable
+import dataclasses
+import math
+from typing import Any, TypeVar
+
+import ml_collections
+
+DTYPES = ('float32', 'bfloat16')
+PRECISIONS = ('default', 'high', 'highest')
+
+Config = TypeVar('Config', 'RunConfig', 'TrainConfig')
+
+
+class ConfigError(ValueError):
+  """An option that is unknown, missing or outside what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+  """What an option allows, and how that reads in a message."""
+  allows: Callable[[Any], bool]
+  text: str
+
+
+def whole(low: int, high: float = math.inf) -> Rule:
+  def allows(x):
+    return type(x) is int and low <= x <= high
+  end = 'and above' if high == math.inf else f'to {high}'
+  return Rule(allows, f'whole numbers of {low} {end}')
+
+
+def number(low: float, high: float = math.inf) -> Rule:
+  def allows(x):
+    return type(x) in (int, float) and math.isfinite(x) and low <= x <= high
+  end = 'and above' if high == math.inf else f'to {high}'
+  return Rule(allows, f'finite numbers of {low:g} {end}')
+
+
+def one_of(*values: str) -> Rule:
+  return Rule(lambda x: x in values, ' or '.join(values))
+
+
+NAME = Rule(lambda x: isinstance(x, str) and x != '', 'a name or a path')
+TEXT = Rule(lambda x: isinstance(x, str), 'text')
+
+
+def option(rule: Rule, many: bool = False) -> Any:
+  """A dataclass field that holds to `rule` (`many`: a tuple of such values)."""
+  return dataclasses.field(metadata={'rule': rule, 'many': many})
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+  """The main job, resolved and checked.
+
+  Attributes:
+    task: data set (see `examples`).
+    prefix: put before every source, as T5 was trained.
+    sentences: how many of the data set's first sentences to decode.
+    target: model folder, or `mini/target`.
+    drafts: model folders; each runs against the target.
+    temperatures: of both models' laws; 0 is argmax.
+    top_k, top_p: further adjustment of both; 0 and 1 are off.
+    gammas: drafts a round. Plain decoding always runs beside them.
+    batch_size: sentences decoded together.
+    max_new_tokens: budget of a sentence.
+    source_buckets: encoder lengths to pad to.
+    repeats: times that every sentence is decoded and timed.
+    seed: of sampling.
+    dtype: of weights, activations and caches.
+    matmul_precision: of products in float32, on accelerators.
+  """
+  task: str = option(NAME)
+  prefix: str = option(TEXT)
+  sentences: int = option(whole(1))
+  target: str = option(NAME)
+  drafts: tuple[str, ...] = option(NAME, many=True)
+  temperatures: tuple[float, ...] = option(number(0), many=True)
+  top_k: int = option(whole(0))
+  top_p: float = option(number(1e-6, 1))
+  gammas: tuple[int, ...] = option(whole(1), many=True)
+  batch_size: int = option(whole(1))
+  max_new_tokens: int = option(whole(1))
+  source_buckets: tuple[int, ...] = option(whole(1), many=True)
+  repeats: int = option(whole(1))
+  seed: int = option(whole(0, 2**31 - 1))
+  dtype: str = option(one_of(*DTYPES))
+  matmul_precision: str = option(one_of(*PRECISIONS))
+
+  def __post_init__(self):
+    if max(self.gammas) > self.max_new_tokens:
+      raise ConfigError(
+          f'gammas={self.gammas}: allowed are whole numbers of 1 to '
+          f'max_new_tokens={self.max_new_tokens}')
+
+  @property
+  def slots(self) -> int:
+    """One cache size for every gamma of the sweep."""
+    return self.max_new_tokens + max(self.gammas) + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+  """The training of one model, resolved and checked.
+
+  Attributes:
+    model: fields of `t5.T5Config`.
+    vocabulary: SentencePiece model.
+    train_data, validation_data: data sets with references (see `examples`).
+    seed: of initialisation, order and dropout.
+    buckets: lengths to pad to; pairs with a longer side are left out.
+    batch_tokens: padded target positions of a batch.
+    steps: in all; may be raised to go on.
+    learning_rate: relative to each parameter's root mean square.
+    warmup_steps, decay_steps: linear, at the start and at the end.
+    adam_b2, clip_norm: of the optimizer.
+    min_param_rms: parameters smaller than this still move.
+    dropout_rate, label_smoothing: regularisation.
+    log_every, eval_every, checkpoint_every: in steps.
+    keep_every: checkpoints of these steps are kept for good; 0 keeps the last
+      two only.
+  """
+  model: Any = option(Rule(lambda x: hasattr(x, 'keys'), 'T5Config fields'))
+  vocabulary: str = option(NAME)
+  train_data: tuple[str, ...] = option(NAME, many=True)
+  validation_data: tuple[str, ...] = option(NAME, many=True)
+  seed: int = option(whole(0, 2**31 - 1))
+  buckets: tuple[int, ...] = option(whole(2), many=True)
+  batch_tokens: int = option(whole(1))
+  steps: int = option(whole(1))
+  learning_rate: float = option(number(0))
+  warmup_steps: int = option(whole(0))
+  decay_steps: int = option(whole(0))
+  adam_b2: float = option(number(0, 1))
+  clip_norm: float = option(number(0))
+  min_param_rms: float = option(number(0))
+  dropout_rate: float = option(number(0, 0.9))
+  label_smoothing: float = option(number(0, 0.9))
+  log_every: int = option(whole(1))
+  eval_every: int = option(whole(1))
+  checkpoint_every: int = option(whole(1))
+  keep_every: int = option(whole(0))
+
+  def __post_init__(self):
+    if self.steps < self.warmup_steps + self.decay_steps:
+      raise ConfigError(
+          f'steps={self.steps}: allowed are warmup_steps + decay_steps = '
+          f'{self.warmup_steps + self.decay_steps} and above')
+
+
+def resolve(config: ml_collections.ConfigDict, kind: type[Config]) -> Config:
+  """Checks every option of a job.
+
+  Args:
+    config: values by name.
+    kind: the dataclass of the job; its fields say what is allowed.
+
+  Raises:
+    ConfigError: naming the option, its value and what is allowed.
+  """
+  values = dict(config)
+  fields = {field.name: field for field in dataclasses.fields(kind)}
+  unknown = values.keys() - fields.keys()
+  missing = fields.keys() - values.keys()
+  if unknown or missing:
+    raise ConfigError(
+        f'config has unknown options {sorted(unknown)} and lacks '
+        f'{sorted(missing)}; allowed are {sorted(fields)}')
+  return kind(**{
+      name: _checked(name, values[name], **field.metadata)
+      for name, field in fields.items()})
+
+
+def _checked(name: str, value: Any, rule: Rule, many: bool) -> Any:
+  if not many:
+    if not rule.allows(value):
+      raise ConfigError(f'{name}={value!r}: allowed are {rule.text}')
+    return value
+  if not (isinstance(value, tuple | list) and value):
+    raise ConfigError(
+        f'{name}={value!r}: allowed is a tuple of at least one; each '
+        f'{rule.text}')
+  for x in value:
+    _checked(name, x, rule, False)
+  if len(set(value)) != len(value):
+    raise ConfigError(f'{name}={tuple(value)}: the same value twice')
+  return tuple(value)

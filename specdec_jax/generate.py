@@ -1,0 +1,266 @@
+"""Texts to texts: the decoder that people call.
+
+    target = specdec_jax.load('mini/target')
+    draft = specdec_jax.load('mini/small')
+    decoder = specdec_jax.Decoder(target, draft, gamma=4)
+    [output] = decoder(['Open the file.'])
+    output.text, output.ids, output.rounds
+
+Sources are padded to a few bucket lengths, and each bucket's programs are
+compiled once, before anything is timed.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import time
+from typing import Any
+
+from absl import logging
+import jax
+from jax import numpy as jnp
+import numpy as np
+
+from specdec_jax import checkpoint
+from specdec_jax import decode
+from specdec_jax import draft as draft_lib
+from specdec_jax import sampling as sampling_lib
+from specdec_jax import t5
+from specdec_jax import vocab
+
+
+class NonFiniteError(FloatingPointError):
+  """A model gave a logit that is no number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+  """Counts of one round; see `decode.Log`."""
+  drafted: int
+  accepted: int
+  discarded: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+  """One decoded sentence.
+
+  Attributes:
+    text: without EOS.
+    ids: EOS included where the sentence ended by itself.
+    finish_reason: `eos` or `length` (cut by the budget).
+    rounds: counts of each round; one target call each.
+    source: the encoder input, and whether it was cut.
+    encoder_seconds, decoder_seconds: of its batch, shared equally.
+  """
+  text: str
+  ids: tuple[int, ...]
+  finish_reason: str
+  rounds: tuple[Round, ...]
+  source: vocab.Source
+  encoder_seconds: float
+  decoder_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Programs:
+  """Compiled for one batch shape."""
+  start_target: Any
+  start_draft: Any
+  generate: Any
+
+
+@functools.cache
+def _jitted_start(start, slots):
+  return jax.jit(lambda params, ids: start(params, ids, slots))
+
+
+@functools.cache
+def _jitted_generate(spec):
+  return jax.jit(
+      functools.partial(decode.generate, spec), donate_argnums=(2, 3))
+
+
+class Decoder:
+  """Decodes sentences with a target and, where given, a draft.
+
+  Args:
+    target, draft: from `load`; without a draft gamma must be 0.
+    gamma: drafts a round; 0 is plain decoding.
+    temperature, top_k, top_p: adjust both models' laws.
+    max_new_tokens: budget of a sentence. One that reaches it is marked
+      `length`.
+    source_buckets: encoder lengths to pad to. A longer source is cut to the
+      largest, with a warning.
+    batch_size: sentences decoded together; the last batch is filled up.
+    seed: with a sentence's index it gives the sentence's key.
+    slots: room of the caches, if it should be larger than needed: decoders that
+      share it share the encoders' programs.
+
+  Raises:
+    ValueError: naming the option, its value and what is allowed.
+    vocab.VocabularyError: where the two vocabularies differ.
+  """
+
+  def __init__(
+      self,
+      target: checkpoint.Loaded,
+      draft: checkpoint.Loaded | None = None,
+      *,
+      gamma: int = 4,
+      temperature: float = 0.0,
+      top_k: int = 0,
+      top_p: float = 1.0,
+      max_new_tokens: int = 256,
+      source_buckets: Sequence[int] = (32, 64, 128, 256, 512),
+      batch_size: int = 1,
+      seed: int = 0,
+      slots: int | None = None,
+  ):
+    check_whole('max_new_tokens', max_new_tokens, 1)
+    check_whole('gamma', gamma, 0, max_new_tokens if draft else 0)
+    check_whole('batch_size', batch_size, 1)
+    check_whole('seed', seed, 0, 2**31 - 1)
+    for size in source_buckets:
+      check_whole('source_buckets', size, 1)
+    self.sampling = sampling_lib.make(temperature, top_k, top_p)
+    self.target, self.draft = target, draft
+    self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
+    self.source_buckets = tuple(sorted(source_buckets))
+    self.seed = seed
+    self.vocabulary = target.vocabulary
+    self.target_model = bind(target, self.vocabulary.text_size)
+    drafter = draft_lib.NO_DRAFTER
+    if draft is not None:
+      vocab.check_same(target.vocabulary, draft.vocabulary)
+      if gamma:
+        model = bind(draft, self.vocabulary.text_size)
+        drafter = draft_lib.model_drafter(model.start, model.extend)
+    self.spec = decode.Spec(
+        self.target_model.extend, drafter, gamma, max_new_tokens,
+        slots or max_new_tokens + gamma + 1)
+    self._programs: dict[int, _Programs] = {}
+    self.compile_seconds = 0.0
+
+  def encode(self, texts: Sequence[str], first: int = 0) -> list[vocab.Source]:
+    """Encoder inputs; warns about every text that was cut."""
+    limit = self.source_buckets[-1]
+    sources = [self.vocabulary.encode_source(text, limit) for text in texts]
+    for i, source in enumerate(sources, first):
+      if source.truncated:
+        logging.warning(
+            'sentence %d has %d source tokens, cut to source_buckets=%d',
+            i, source.full_length, limit)
+    return sources
+
+  def __call__(
+      self, texts: Sequence[str], first_index: int = 0
+  ) -> list[Output]:
+    """Decodes each text; `first_index` is the data-set index of the first."""
+    if isinstance(texts, str):
+      raise ValueError(f'texts={texts!r}: allowed is a list of texts')
+    outputs = []
+    sources = self.encode(texts, first_index)
+    for at in range(0, len(sources), self.batch_size):
+      outputs += self.decode_batch(
+          sources[at:at + self.batch_size], first_index + at)
+    return outputs
+
+  def decode_batch(
+      self, sources: Sequence[vocab.Source], first_index: int
+  ) -> list[Output]:
+    """Decodes up to `batch_size` sources and times it."""
+    length = vocab.bucket(
+        max(len(s.ids) for s in sources), self.source_buckets)
+    programs = self.compile(length)
+    filler = [()] * (self.batch_size - len(sources))
+    ids = jnp.asarray(vocab.pad([*(s.ids for s in sources), *filler], length))
+    index = first_index + jnp.arange(self.batch_size)
+    keys = decode.sentence_keys(jnp.asarray(self.seed), index)
+    budget = jnp.where(
+        jnp.arange(self.batch_size) < len(sources), self.max_new_tokens, 0)
+    jax.block_until_ready((ids, keys, budget))
+
+    began = time.perf_counter()
+    target_cache = programs.start_target(self.target.params, ids)
+    draft_state = programs.start_draft(self._draft_params, ids)
+    jax.block_until_ready((target_cache, draft_state))
+    encoded = time.perf_counter()
+    decoded = programs.generate(
+        self.target.params, self._draft_params, target_cache, draft_state,
+        self.sampling, keys, budget)
+    jax.block_until_ready(decoded)
+    ended = time.perf_counter()
+    return self._outputs(
+        sources, decoded, first_index, encoded - began, ended - encoded)
+
+  @property
+  def _draft_params(self):
+    """The draft's weights; none for plain decoding."""
+    return self.draft.params if self.draft and self.spec.gamma else None
+
+  def compile(self, length: int) -> _Programs:
+    """Compiles the programs of one bucket and runs them once."""
+    if length in self._programs:
+      return self._programs[length]
+    began = time.perf_counter()
+    ids = jnp.zeros((self.batch_size, length), jnp.int32)
+    budget = jnp.zeros(self.batch_size, jnp.int32)
+    keys = decode.sentence_keys(jnp.asarray(self.seed), budget)
+    start_target = _jitted_start(self.target_model.start, self.spec.slots)
+    start_draft = _jitted_start(self.spec.drafter.start, self.spec.slots)
+    arguments = (
+        self.target.params, self._draft_params,
+        start_target(self.target.params, ids),
+        start_draft(self._draft_params, ids), self.sampling, keys, budget)
+    generate = _jitted_generate(self.spec).lower(*arguments).compile()
+    jax.block_until_ready(generate(*arguments))
+    self._programs[length] = _Programs(start_target, start_draft, generate)
+    self.compile_seconds += time.perf_counter() - began
+    return self._programs[length]
+
+  def _outputs(self, sources, decoded, first_index, encoder_s, decoder_s):
+    host = jax.device_get(dataclasses.replace(decoded, caches=None))
+    outputs = []
+    for row, source in enumerate(sources):
+      _check_finite(host, row, first_index + row)
+      ids = tuple(host.tokens[row, :host.length[row]].tolist())
+      counts = np.stack(
+          [host.log.drafted[row], host.log.accepted[row],
+           host.log.discarded[row]], axis=1)[:host.rounds[row]]
+      outputs.append(Output(
+          text=self.vocabulary.decode(ids), ids=ids,
+          finish_reason='eos' if host.ended[row] == decode.EOS else 'length',
+          rounds=tuple(Round(*c) for c in counts.tolist()), source=source,
+          encoder_seconds=encoder_s / len(sources),
+          decoder_seconds=decoder_s / len(sources)))
+    return outputs
+
+
+def bind(loaded: checkpoint.Loaded, text_size: int) -> t5.Model:
+  """The model's functions in the dtype of its weights."""
+  if loaded.config.vocab_size < text_size:
+    raise vocab.VocabularyError(
+        f'model {loaded.name}: table of {loaded.config.vocab_size} ids, the '
+        f'vocabulary has {text_size}')
+  dtype = jax.tree.leaves(loaded.params)[0].dtype
+  return t5.bind(loaded.config, text_size=text_size, dtype=dtype)
+
+
+def check_whole(
+    name: str, value: Any, low: int, high: float = float('inf')
+) -> None:
+  """Raises ValueError unless `value` is a whole number of low to high."""
+  whole = isinstance(value, int) and not isinstance(value, bool)
+  if not whole or not low <= value <= high:
+    raise ValueError(
+        f'{name}={value!r}: allowed are whole numbers of {low} to {high}')
+
+
+def _check_finite(host: decode.Decoded, row: int, index: int) -> None:
+  model = {decode.BAD_TARGET: 'target', decode.BAD_DRAFT: 'draft'}.get(
+      int(host.ended[row]))
+  if model:
+    raise NonFiniteError(
+        f'sentence {index}, token {host.length[row]}, round '
+        f'{host.rounds[row] - 1}: the {model} gave logits that are not finite')

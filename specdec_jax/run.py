@@ -1,0 +1,271 @@
+"""The walk: data, models, then for each setting decode and record, then report.
+
+A turn is one batch decoded plainly and with every gamma, one after the other in
+one process; it is the unit that is timed, written and, after a kill, resumed.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import pathlib
+
+from absl import logging
+import jax
+from jax import numpy as jnp
+import ml_collections
+import tqdm
+
+from specdec_jax import checkpoint
+from specdec_jax import config as config_lib
+from specdec_jax import environment
+from specdec_jax import examples as examples_lib
+from specdec_jax import generate
+from specdec_jax import measure
+from specdec_jax import records
+from specdec_jax import report
+from specdec_jax import sampling as sampling_lib
+from specdec_jax import vocab
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+  """One draft at one temperature: its settings share their plain decoding."""
+  draft: str
+  temperature: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+  group: Group
+  repeat: int
+  batch: Sequence[examples_lib.Example]
+
+
+def plan(
+    settings: config_lib.RunConfig, examples: Sequence[examples_lib.Example]
+) -> list[Turn]:
+  """Every turn of a run, in the order in which it is done and written."""
+  size = settings.batch_size
+  batches = [examples[i:i + size] for i in range(0, len(examples), size)]
+  return [
+      Turn(Group(draft, temperature), repeat, batch)
+      for temperature in settings.temperatures
+      for draft in settings.drafts
+      for repeat in range(settings.repeats)
+      for batch in batches]
+
+
+def turn_keys(turn: Turn, gammas: Sequence[int]) -> list[records.Row]:
+  """What identifies each line of a turn, in the order of the file."""
+  return [
+      {'draft': turn.group.draft, 'temperature': turn.group.temperature,
+       'gamma': gamma, 'repeat': turn.repeat, 'index': example.index}
+      for gamma in (0, *gammas) for example in turn.batch]
+
+
+def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
+  """Runs what is missing of a configuration and writes the report.
+
+  Raises:
+    ValueError: of the modules' own kinds, before any compute, naming the
+      option, its value and what is allowed.
+  """
+  settings = config_lib.resolve(config, config_lib.RunConfig)
+
+  logging.info('data: %s', settings.task)
+  examples = examples_lib.load(settings.task, settings.sentences)
+  if not examples:
+    raise examples_lib.DataError(f'task={settings.task}: no sentences')
+
+  with jax.default_matmul_precision(settings.matmul_precision):
+    turns = plan(settings, examples)
+    todo = open_workdir(settings, workdir, turns)
+    if todo:
+      logging.info('models: %s and %s', settings.target, settings.drafts)
+      models = load_models(settings)
+      logging.info('decode: %d of %d turns', len(todo), len(turns))
+      decode_turns(settings, models, todo, workdir)
+    else:
+      logging.info('decode: all %d turns are there', len(turns))
+
+  logging.info('report: %s', workdir / 'report.md')
+  report.write(workdir)
+
+
+def open_workdir(
+    settings: config_lib.RunConfig, workdir: pathlib.Path,
+    turns: Sequence[Turn]
+) -> Sequence[Turn]:
+  """Claims the workdir, drops a torn end, returns the turns still to do."""
+  records.claim(
+      workdir, dataclasses.asdict(settings), environment.describe(settings))
+  path = workdir / 'examples.jsonl'
+  rows = records.read(path)
+  keys = [turn_keys(turn, settings.gammas) for turn in turns]
+  done = records.whole_turns(rows, keys)
+  records.replace_rows(path, rows[:sum(map(len, keys[:done]))])
+  return turns[done:]
+
+
+def load_models(
+    settings: config_lib.RunConfig
+) -> dict[str, checkpoint.Loaded]:
+  """Loads target and drafts and checks that they share one vocabulary."""
+  dtype = jnp.dtype(settings.dtype)
+  models = {name: checkpoint.load(name, dtype)
+            for name in dict.fromkeys((settings.target, *settings.drafts))}
+  for draft in settings.drafts:
+    vocab.check_same(
+        models[settings.target].vocabulary, models[draft].vocabulary)
+  return models
+
+
+def decode_turns(
+    settings: config_lib.RunConfig, models: dict[str, checkpoint.Loaded],
+    todo: Sequence[Turn], workdir: pathlib.Path
+) -> None:
+  """Decodes turn by turn; each group is compiled and costed once."""
+  progress = tqdm.tqdm(total=len(todo), unit='turn')
+  job = None
+  for turn in todo:
+    if job is None or turn.group != job.group:
+      progress.set_description(
+          f'{turn.group.draft} at temperature {turn.group.temperature:g}')
+      job = make_job(settings, models, turn.group)
+      record_costs(job, turn.batch, workdir)
+    records.append(workdir / 'examples.jsonl', decode_turn(job, turn))
+    progress.update()
+  progress.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """What the turns of one group share, compiled."""
+  settings: config_lib.RunConfig
+  group: Group
+  decoders: dict[int, generate.Decoder]  # by gamma, 0 included
+  target: measure.Side
+  draft: measure.Side
+
+  @property
+  def sampling(self) -> sampling_lib.Sampling:
+    return self.decoders[0].sampling
+
+  def encode(self, batch: Sequence[examples_lib.Example]) -> list[vocab.Source]:
+    texts = [self.settings.prefix + example.source for example in batch]
+    return self.decoders[0].encode(texts, batch[0].index)
+
+
+def make_job(
+    settings: config_lib.RunConfig, models: dict[str, checkpoint.Loaded],
+    group: Group
+) -> Job:
+  """A decoder for each gamma, compiled for every bucket."""
+  target, draft = models[settings.target], models[group.draft]
+  decoders = {
+      gamma: generate.Decoder(
+          target, draft, gamma=gamma, temperature=group.temperature,
+          top_k=settings.top_k, top_p=settings.top_p,
+          max_new_tokens=settings.max_new_tokens,
+          source_buckets=settings.source_buckets,
+          batch_size=settings.batch_size, seed=settings.seed,
+          slots=settings.slots)
+      for gamma in (0, *settings.gammas)}
+  for decoder in decoders.values():
+    for length in settings.source_buckets:
+      decoder.compile(length)
+  size = target.vocabulary.text_size
+  sides = [measure.Side(generate.bind(m, size), m.params)
+           for m in (target, draft)]
+  return Job(settings, group, decoders, *sides)
+
+
+def source_array(settings: config_lib.RunConfig, sources) -> jax.Array:
+  """Encoder inputs (batch_size, bucket); rows that are missing are filler."""
+  longest = max(len(source.ids) for source in sources)
+  return filled(settings, [source.ids for source in sources],
+                vocab.bucket(longest, settings.source_buckets))
+
+
+def filled(settings: config_lib.RunConfig, rows, length: int) -> jax.Array:
+  filler = [()] * (settings.batch_size - len(rows))
+  return jnp.asarray(vocab.pad([*rows, *filler], length))
+
+
+def record_costs(
+    job: Job, batch: Sequence[examples_lib.Example], workdir: pathlib.Path
+) -> None:
+  """Measures c and the verify ratios of a group, unless they are there."""
+  settings, path = job.settings, workdir / 'costs.jsonl'
+  key = {'draft': job.group.draft, 'temperature': job.group.temperature}
+  if any(key.items() <= row.items() for row in records.read(path)):
+    return
+  source_bs = source_array(settings, job.encode(batch))
+  costs = measure.costs(
+      job.target, job.draft, source_bs, settings.slots, settings.gammas,
+      job.sampling)
+  records.append(path, [{
+      **key, 'c': costs.c,
+      'verify_ratio': {str(g): costs.verify_ratio(g) for g in settings.gammas},
+      'draft_step_seconds': costs.draft_step,
+      'target_step_seconds': costs.target_step,
+      'source_length': source_bs.shape[1], 'batch_size': settings.batch_size,
+      'compile_seconds': sum(
+          decoder.compile_seconds for decoder in job.decoders.values()),
+  }])
+
+
+def decode_turn(job: Job, turn: Turn) -> list[records.Row]:
+  """Decodes one batch with each gamma; the order turns round at each repeat, so
+  that a machine that slows down favours none."""
+  sources = job.encode(turn.batch)
+  order = list(job.decoders)[::-1 if turn.repeat % 2 else 1]
+  outputs = {
+      gamma: job.decoders[gamma].decode_batch(sources, turn.batch[0].index)
+      for gamma in order}
+  rows = [make_row(job.settings, turn, gamma, example, output)
+          for gamma in job.decoders
+          for example, output in zip(turn.batch, outputs[gamma], strict=True)]
+  if turn.repeat == 0:
+    for row, values in zip(
+        rows, measure_betas(job, sources, outputs[0]), strict=False):
+      row['beta'] = values  # on the lines of plain decoding, which come first
+  return rows
+
+
+def measure_betas(
+    job: Job, sources: Sequence[vocab.Source],
+    outputs: Sequence[generate.Output]
+) -> list[list[float]]:
+  """Sum of min(p, q) at each token that the target generated."""
+  values = jax.device_get(measure.betas(
+      job.target, job.draft, source_array(job.settings, sources),
+      filled(job.settings, [o.ids for o in outputs],
+             job.settings.max_new_tokens), job.sampling))
+  return [[round(float(x), 6) for x in values[i, :len(o.ids)]]
+          for i, o in enumerate(outputs)]
+
+
+def make_row(
+    settings: config_lib.RunConfig, turn: Turn, gamma: int,
+    example: examples_lib.Example, output: generate.Output
+) -> records.Row:
+  """One line of `examples.jsonl`."""
+  return {
+      'task': settings.task, 'target': settings.target,
+      'draft': turn.group.draft, 'temperature': turn.group.temperature,
+      'greedy': turn.group.temperature < sampling_lib.ARGMAX_BELOW,
+      'gamma': gamma, 'batch_size': settings.batch_size,
+      'repeat': turn.repeat, 'index': example.index,
+      'source': example.source, 'reference': example.reference,
+      'text': output.text, 'ids': list(output.ids),
+      'source_length': output.source.full_length,
+      'source_truncated': output.source.truncated,
+      'output_length': len(output.ids),
+      'finish_reason': output.finish_reason,
+      'rounds': len(output.rounds),
+      'drafted': [r.drafted for r in output.rounds],
+      'accepted': [r.accepted for r in output.rounds],
+      'discarded': [r.discarded for r in output.rounds],
+      'encoder_seconds': output.encoder_seconds,
+      'decoder_seconds': output.decoder_seconds,
+  }
