@@ -86,7 +86,7 @@ def accept(
         f'{g + 1} positions')
   coins_bg, last_b = uniforms_bp[:, :g], uniforms_bp[:, g]
   passed = coins_bg < keep_probability(p_bpv, q_bgv, tokens_bg)
-  passed &= jnp.arange(g) < drafted_b[:, None]
+  passed &= jnp.arange(g)[None] < drafted_b[:, None]
   count_b = jnp.sum(jnp.cumprod(passed.astype(jnp.int32), axis=1), axis=1)
   # Past the drafts q is 0, so that the residual there is the target's law.
   q_bpv = jnp.pad(q_bgv, ((0, 0), (0, 1), (0, 0)))

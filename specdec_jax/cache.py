@@ -68,7 +68,7 @@ def write(
   """
   t = new_bthk.shape[1]
   rows = jnp.arange(slots_bnhk.shape[0])[:, None]
-  positions = length_b[:, None] + jnp.arange(t)
+  positions = length_b[:, None] + jnp.arange(t)[None]
   return slots_bnhk.at[rows, positions].set(
       new_bthk, mode='drop', unique_indices=True)
 

@@ -17,12 +17,15 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Float, Int
+import numpy as np
 
 from specdec_jax import accept as accept_lib
 from specdec_jax import cache as cache_lib
 from specdec_jax import draft as draft_lib
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import verify as verify_lib
+
+AnyArray = Array | np.ndarray  # results are also held on the host
 
 START_ID = 0
 EOS_ID = 1
@@ -64,9 +67,9 @@ class Log:
   `drafted`: drafts put before the target. `accepted`: drafts that were kept
   and returned. `discarded`: drafts that Algorithm 1 kept behind an EOS.
   """
-  drafted: Int[Array, 'b r']
-  accepted: Int[Array, 'b r']
-  discarded: Int[Array, 'b r']
+  drafted: Int[AnyArray, 'b r']
+  accepted: Int[AnyArray, 'b r']
+  discarded: Int[AnyArray, 'b r']
 
 
 @jax.tree_util.register_dataclass
@@ -87,10 +90,10 @@ class DecodeState:
 @dataclasses.dataclass(frozen=True)
 class Decoded:
   """Output tokens (EOS included, then 0), and how each row came by them."""
-  tokens: Int[Array, 'b m']
-  length: Int[Array, ' b']
-  ended: Int[Array, ' b']
-  rounds: Int[Array, ' b']
+  tokens: Int[AnyArray, 'b m']
+  length: Int[AnyArray, ' b']
+  ended: Int[AnyArray, ' b']
+  rounds: Int[AnyArray, ' b']
   log: Log
   caches: Any  # the buffers that were donated; of no further use
 
@@ -179,7 +182,7 @@ def decode_round(
 def _first_failure(draft_finite_bg, target_finite_bp, drafted_b):
   """RUNNING, or which model gave a logit that is no number in this round."""
   p = target_finite_bp.shape[1]
-  counts = jnp.arange(p) <= drafted_b[:, None]
+  counts = jnp.arange(p)[None] <= drafted_b[:, None]
   target_bad = jnp.any(~target_finite_bp & counts, axis=1)
   draft_bad = jnp.any(~draft_finite_bg & counts[:, 1:], axis=1)
   # A draft that failed may have given the target nonsense to read.
@@ -202,7 +205,7 @@ def commit(
   and 9.
   """
   running = state.ended == RUNNING
-  place = jnp.arange(tokens_bg.shape[1] + 1)
+  place = jnp.arange(tokens_bg.shape[1] + 1)[None]
   block_bp = jnp.pad(tokens_bg, ((0, 0), (0, 1)))
   block_bp = jnp.where(
       place == accepted.count[:, None], accepted.next[:, None], block_bp)
@@ -218,24 +221,28 @@ def commit(
       has_eos, EOS, jnp.where(length - 1 >= budget_b, LENGTH, RUNNING))
   ended = jnp.where(bad_b == RUNNING, ended, bad_b)
   kept_b = jnp.minimum(accepted.count, grown_b)
-  counts = Log(drafted_b, kept_b, accepted.count - kept_b)
+
+  def add(counts_br, now_b):
+    now_b = jnp.where(running, now_b, 0)
+    return counts_br.at[:, state.round].set(now_b)
   return dataclasses.replace(
       state,
       tokens=_write(state.tokens, block_bp, state.length),
       length=length,
       ended=jnp.where(running, ended, state.ended),
       round=state.round + 1,
-      rounds=state.rounds + running,
+      rounds=state.rounds + running.astype(jnp.int32),
       target_cache=cache_lib.rewind(state.target_cache, length - 1),
-      log=jax.tree.map(
-          lambda all_br, now_b: all_br.at[:, state.round].set(
-              jnp.where(running, now_b, 0)), state.log, counts))
+      log=Log(
+          drafted=add(state.log.drafted, drafted_b),
+          accepted=add(state.log.accepted, kept_b),
+          discarded=add(state.log.discarded, accepted.count - kept_b)))
 
 
 def _write(tokens_bn, block_bp, length_b):
   """Writes each row's block at its own length (past an end: dropped zeros)."""
   rows = jnp.arange(tokens_bn.shape[0])[:, None]
-  places = length_b[:, None] + jnp.arange(block_bp.shape[1])
+  places = length_b[:, None] + jnp.arange(block_bp.shape[1])[None]
   return tokens_bn.at[rows, places].set(
       block_bp, mode='drop', unique_indices=True)
 

@@ -74,7 +74,7 @@ def _draft(
   """
   back_b = jnp.maximum(prefix.length - 2, 0)
   two_b2 = jnp.take_along_axis(
-      prefix.tokens, back_b[:, None] + jnp.arange(2), axis=1)
+      prefix.tokens, back_b[:, None] + jnp.arange(2)[None], axis=1)
   logits, cache = extend(params, two_b2, cache_lib.rewind(cache, back_b))
   newest = (prefix.length - 1 - back_b)[:, None, None]
   logits_bv = jnp.take_along_axis(logits, newest, axis=1)[:, 0]

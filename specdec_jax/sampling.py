@@ -8,6 +8,7 @@ the same adjustment.
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import jax
 from jax import numpy as jnp
@@ -34,7 +35,7 @@ class Sampling:
   top_p: float  # 1: off
 
 
-def check(temperature: float, top_k: int = 0, top_p: float = 1.0) -> None:
+def check(temperature: Any, top_k: Any = 0, top_p: Any = 1.0) -> None:
   """Raises ValueError naming the option, its value and what is allowed."""
   if not (math.isfinite(temperature) and temperature >= 0):
     raise ValueError(

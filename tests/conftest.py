@@ -3,8 +3,10 @@
 import jax
 from jaxtyping import install_import_hook
 
-# Shape annotations are checked at every call of the package's functions.
-_HOOK = install_import_hook('specdec_jax', 'beartype.beartype')
+import tests.typecheck  # noqa: F401  (found by its name below)
+
+# Shape annotations of the package are checked at every call.
+install_import_hook('specdec_jax', 'tests.typecheck.checker')
 
 jax.config.update('jax_numpy_dtype_promotion', 'strict')
 jax.config.update('jax_numpy_rank_promotion', 'raise')

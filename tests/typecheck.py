@@ -1,0 +1,32 @@
+"""The checker of shape annotations under pytest.
+
+Functions are checked at every call. Pytree dataclasses are checked when they
+hold arrays; jax also rebuilds them around its own placeholders (argument infos,
+sentinels), which have no shape to check.
+"""
+
+import functools
+
+import beartype
+import jax
+import numpy as np
+
+_PLAIN = (jax.Array, np.ndarray, np.generic, bool, int, float, str)
+
+
+def _is_plain(value) -> bool:
+  return all(isinstance(leaf, _PLAIN) or callable(leaf)
+             for leaf in jax.tree.leaves(value))
+
+
+def checker(function):
+  """beartype, but for dataclasses around placeholders."""
+  checked = beartype.beartype(function)
+  if function.__name__ != '__init__':
+    return checked
+
+  @functools.wraps(function)
+  def init(self, *args, **kwargs):
+    plain = _is_plain((args, kwargs))
+    return (checked if plain else function)(self, *args, **kwargs)
+  return init
