@@ -22,6 +22,7 @@ from jax import numpy as jnp
 import numpy as np
 
 from specdec_jax import checkpoint
+from specdec_jax import config as config_lib
 from specdec_jax import decode
 from specdec_jax import draft as draft_lib
 from specdec_jax import sampling as sampling_lib
@@ -244,6 +245,11 @@ def bind(loaded: checkpoint.Loaded, text_size: int) -> t5.Model:
         f'model {loaded.name}: table of {loaded.config.vocab_size} ids, the '
         f'vocabulary has {text_size}')
   dtype = jax.tree.leaves(loaded.params)[0].dtype
+  if dtype.name not in config_lib.DTYPES:
+    # float16 overflows in the feed-forward layers of T5.
+    raise ValueError(
+        f'model {loaded.name}: dtype={dtype.name}: allowed are '
+        f'{" or ".join(config_lib.DTYPES)}')
   return t5.bind(loaded.config, text_size=text_size, dtype=dtype)
 
 

@@ -78,8 +78,8 @@ def acceptance_by_position(rows: Sequence[Row], gamma: int):
           for a, d in zip(accepted, drafted, strict=True)]
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-  """sacrebleu's corpus BLEU of two lists of equal length.
+def bleu(hypotheses: Sequence[Any], references: Sequence[Any]) -> float:
+  """sacrebleu's corpus BLEU of two lists of texts of equal length.
 
   Raises:
     ValueError: for anything else; a list of one-line lists is not a corpus.

@@ -81,7 +81,7 @@ def noisy(seed: int, vocab_size: int, sharpness: float = 3.0) -> Script:
   return script
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _program(target, draft, gamma, max_tokens):
   models = [model(target), model(draft) if draft else None]
   drafter = (draft_lib.model_drafter(models[1].start, models[1].extend)

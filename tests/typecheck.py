@@ -14,6 +14,10 @@ import numpy as np
 _PLAIN = (jax.Array, np.ndarray, np.generic, bool, int, float, str)
 
 
+# An int is a float where a float is asked for, as everywhere in Python.
+_CHECK = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))
+
+
 def _is_plain(value) -> bool:
   return all(isinstance(leaf, _PLAIN) or callable(leaf)
              for leaf in jax.tree.leaves(value))
@@ -21,7 +25,7 @@ def _is_plain(value) -> bool:
 
 def checker(function):
   """beartype, but for dataclasses around placeholders."""
-  checked = beartype.beartype(function)
+  checked = _CHECK(function)
   if function.__name__ != '__init__':
     return checked
 

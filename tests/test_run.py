@@ -1,0 +1,167 @@
+"""The whole job on tiny models: records, resume, refusal, report."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import ml_collections
+import pytest
+
+from configs import ende
+from specdec_jax import records
+from specdec_jax import run
+from specdec_jax import vocab
+from tests import tiny
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+@pytest.fixture(scope='module')
+def options(tmp_path_factory):
+  """Options of a job on models and data in folders."""
+  folder = tmp_path_factory.mktemp('job')
+  (folder / 'data.tsv').write_text(
+      ''.join(f'{text}\t{text}\n' for text in tiny.TEXTS))
+  return {
+      'task': f'tsv:{folder / "data.tsv"}', 'sentences': 3,
+      'target': tiny.save(folder / 'target', tiny.TARGET),
+      'drafts': (tiny.save(folder / 'small', tiny.DRAFTS['small'], 1),
+                 tiny.save(folder / 'base', tiny.DRAFTS['base'], 2)),
+      'gammas': (1, 3), 'max_new_tokens': 8, 'source_buckets': (32,),
+      'batch_size': 2, 'repeats': 2}
+
+
+def config(options, **changes) -> ml_collections.ConfigDict:
+  found = ende.get_config('mini')
+  found.update({**options, **changes})
+  return found
+
+
+@pytest.fixture(scope='module')
+def finished(options, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('run')
+  run.run(config(options), workdir)
+  return workdir
+
+
+def untimed(path):
+  """Records without seconds, which no two runs share."""
+  return [{k: v for k, v in row.items() if not k.endswith('_seconds')}
+          for row in records.read(path / 'examples.jsonl')]
+
+
+def test_there_is_a_line_for_each_setting_sentence_and_repeat(finished):
+  rows = records.read(finished / 'examples.jsonl')
+  assert len(rows) == 2 * 2 * 2 * 3 * (1 + 2)
+  assert {row['gamma'] for row in rows} == {0, 1, 3}
+  assert all(row['decoder_seconds'] > 0 for row in rows)
+
+
+def test_every_setting_at_temperature_zero_is_identical(finished):
+  settings = records.read(finished / 'settings.jsonl')
+  assert len(settings) == 2 * 2 * 2
+  for setting in settings:
+    if setting['temperature'] == 0:
+      assert setting['identical'] == setting['sentences'] == 3
+      assert setting['bleu'] == setting['bleu_plain']
+    assert 0 <= setting['alpha'] <= 1 and setting['c'] > 0
+    assert setting['predicted_with_verify'] > 0
+
+
+def test_config_and_report_say_where_and_how(finished):
+  stored = json.loads((finished / 'config.json').read_text())
+  assert stored['environment']['random_generator'] == 'threefry2x32'
+  assert stored['environment']['dtype'] == 'float32'
+  report = (finished / 'report.md').read_text()
+  assert 'threefry2x32' in report and 'Slower than plain' in report
+
+
+def test_a_finished_run_loads_no_model(finished, options, monkeypatch):
+  def refuse(settings):
+    raise AssertionError('models were loaded')
+  monkeypatch.setattr(run, 'load_models', refuse)
+  before = untimed(finished)
+  run.run(config(options), finished)
+  assert untimed(finished) == before
+
+
+def test_another_config_is_refused_with_field_and_values(finished, options):
+  with pytest.raises(records.WorkdirError, match='seed is 0 there and 5 now'):
+    run.run(config(options, seed=5), finished)
+
+
+def test_a_record_cut_in_the_middle_is_completed_to_the_same_records(
+    finished, options, tmp_path):
+  for name in ('config.json', 'costs.jsonl'):
+    (tmp_path / name).write_bytes((finished / name).read_bytes())
+  whole = (finished / 'examples.jsonl').read_bytes()
+  (tmp_path / 'examples.jsonl').write_bytes(whole[:len(whole) * 9 // 10])
+  run.run(config(options), tmp_path)
+  assert untimed(tmp_path) == untimed(finished)
+
+
+def command(options, workdir, **changes):
+  overrides = {**options, **changes}
+  return [sys.executable, '-m', 'specdec_jax.main',
+          f'--config={ROOT / "configs/ende.py"}:mini', f'--workdir={workdir}',
+          *(f'--config.{name}={value}' for name, value in overrides.items())]
+
+
+def test_a_killed_run_goes_on_to_the_same_records(finished, options, tmp_path):
+  environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+  arguments = command(options, tmp_path)
+  child = subprocess.Popen(
+      arguments, env=environment, stderr=subprocess.DEVNULL)
+  path = tmp_path / 'examples.jsonl'
+  while child.poll() is None and not (
+      path.exists() and path.read_bytes().count(b'\n') > 20):
+    time.sleep(0.05)
+  child.send_signal(signal.SIGKILL)
+  assert child.wait() == -signal.SIGKILL
+  kept = path.read_bytes().count(b'\n')
+  subprocess.run(arguments, env=environment, check=True, capture_output=True)
+  assert untimed(tmp_path) == untimed(finished)
+  assert kept > 20
+
+
+@pytest.mark.parametrize(('changes', 'message'), [
+    ({'gammas': '(-1,)'}, r'gammas=-1: allowed are whole numbers of 1'),
+    ({'temperatures': '(-1.0,)'}, r'temperatures=-1.0: allowed are finite'),
+    ({'target': 'nowhere'}, r'model nowhere: no folder'),
+    ({'task': 'tsv:nowhere.tsv'}, r'data nowhere.tsv: no such file'),
+    ({'repetition_penalty': '1.3'}, r'repetition_penalty'),
+])
+def test_bad_input_ends_with_status_1_before_any_compute(
+    options, tmp_path, changes, message):
+  done = subprocess.run(
+      command(options, tmp_path / 'w', **changes), capture_output=True,
+      env={**os.environ, 'PYTHONPATH': str(ROOT)}, text=True)
+  assert done.returncode == 1
+  assert message in done.stderr
+  assert not (tmp_path / 'w' / 'examples.jsonl').exists() or not (
+      tmp_path / 'w' / 'examples.jsonl').read_bytes()
+
+
+def test_vocabularies_that_differ_are_refused_before_any_compute(
+    options, tmp_path, monkeypatch):
+  other = tiny.loaded(tiny.DRAFTS['small'], 1)
+  run.checkpoint.save(tmp_path / 'other', other.params, other.config,
+                      tiny.vocabulary(swapped=True))
+  monkeypatch.setattr(run, 'decode_turns', None)
+  with pytest.raises(vocab.VocabularyError, match='differ at id'):
+    run.run(config(options, drafts=(str(tmp_path / 'other'),)),
+            tmp_path / 'w')
+
+
+def test_a_plan_lists_each_turn_once_in_the_order_of_writing():
+  settings = run.config_lib.resolve(
+      ende.get_config('mini'), run.config_lib.RunConfig)
+  examples = run.examples_lib.load('ende_mini', 32)
+  turns = run.plan(settings, examples)
+  assert len(turns) == 2 * 3 * settings.repeats * 32
+  keys = [tuple(k.items()) for t in turns for k in run.turn_keys(t, (1, 3))]
+  assert len(set(keys)) == len(keys)
