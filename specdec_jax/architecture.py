@@ -22,6 +22,14 @@ class T5Config:
   relpos_max_distance: int = 128
   norm_epsilon: float = 1e-6
 
+  def __post_init__(self):
+    allowed = {bool: 'True or False', int: 'whole numbers of 1 and above',
+               float: 'numbers above 0'}
+    for field in dataclasses.fields(self):
+      value, kind = getattr(self, field.name), field.type
+      if type(value) is not kind or (kind is not bool and value <= 0):
+        raise ValueError(f'{field.name}={value!r}: allowed are {allowed[kind]}')
+
 
 def _sizes() -> dict[str, T5Config]:
   """The size table: public models by name."""

@@ -23,7 +23,11 @@ class Pair:
 def load_pairs(
     names: Sequence[str], vocabulary: vocab.Vocabulary, limit: int
 ) -> list[Pair]:
-  """Encodes data sets; pairs with a side of over `limit` ids are left out."""
+  """Encodes data sets; pairs with a side of over `limit` ids are left out.
+
+  Raises:
+    DataError: for a pair without a reference, or where no pair is left.
+  """
   pairs = []
   for name in names:
     for example in examples.load(name):
@@ -33,6 +37,9 @@ def load_pairs(
                     for text in (example.source, example.reference)))
       if pair.length <= limit:
         pairs.append(pair)
+  if not pairs:
+    raise examples.DataError(
+        f'data {", ".join(names)}: no pair of up to {limit} ids a side')
   return pairs
 
 

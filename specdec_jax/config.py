@@ -1,11 +1,14 @@
 """Every option of a job: its type, what is allowed, what it means."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import dataclasses
+import functools
 import math
 from typing import Any, TypeVar
 
 import ml_collections
+
+from specdec_jax.architecture import T5Config
 
 DTYPES = ('float32', 'bfloat16')
 PRECISIONS = ('default', 'high', 'highest')
@@ -106,7 +109,7 @@ class TrainConfig:
   """The training of one model, resolved and checked.
 
   Attributes:
-    model: fields of `t5.T5Config`.
+    model: fields of `T5Config`, checked when the config is made.
     vocabulary: SentencePiece model.
     train_data, validation_data: data sets with references (see `examples`).
     seed: of initialisation, order and dropout.
@@ -143,7 +146,16 @@ class TrainConfig:
   checkpoint_every: int = option(whole(1))
   keep_every: int = option(whole(0))
 
+  @functools.cached_property
+  def architecture(self) -> T5Config:
+    _check_names('model', self.model, T5Config)
+    try:
+      return T5Config(**self.model)
+    except ValueError as error:
+      raise ConfigError(f'model.{error}') from error
+
   def __post_init__(self):
+    _ = self.architecture
     if self.steps < self.warmup_steps + self.decay_steps:
       raise ConfigError(
           f'steps={self.steps}: allowed are warmup_steps + decay_steps = '
@@ -161,16 +173,21 @@ def resolve(config: ml_collections.ConfigDict, kind: type[Config]) -> Config:
     ConfigError: naming the option, its value and what is allowed.
   """
   values = dict(config)
-  fields = {field.name: field for field in dataclasses.fields(kind)}
-  unknown = values.keys() - fields.keys()
-  missing = fields.keys() - values.keys()
+  _check_names('config', values, kind)
+  return kind(**{
+      field.name: _checked(field.name, values[field.name], **field.metadata)
+      for field in dataclasses.fields(kind)})
+
+
+def _check_names(where: str, values: Mapping[str, Any], kind: Any) -> None:
+  fields = dataclasses.fields(kind)
+  names = {field.name for field in fields}
+  needed = {f.name for f in fields if f.default is dataclasses.MISSING}
+  unknown, missing = set(values) - names, needed - set(values)
   if unknown or missing:
     raise ConfigError(
-        f'config has unknown options {sorted(unknown)} and lacks '
-        f'{sorted(missing)}; allowed are {sorted(fields)}')
-  return kind(**{
-      name: _checked(name, values[name], **field.metadata)
-      for name, field in fields.items()})
+        f'{where} has unknown options {sorted(unknown)} and lacks '
+        f'{sorted(missing)}; allowed are {sorted(names)}')
 
 
 def _checked(name: str, value: Any, rule: Rule, many: bool) -> Any:

@@ -34,8 +34,8 @@ def _processor() -> str:
   return platform.processor() or platform.machine()
 
 
-def describe(settings: config_lib.RunConfig) -> dict[str, Any]:
-  """What a reader must know to place the figures."""
+def machine() -> dict[str, Any]:
+  """What a job ran on and with."""
   device = jax.devices()[0]
   return {
       'platform': device.platform, 'device': device.device_kind,
@@ -43,8 +43,13 @@ def describe(settings: config_lib.RunConfig) -> dict[str, Any]:
       'processor': _processor(), 'cores': os.cpu_count(),
       'python': platform.python_version(),
       'versions': {p: importlib.metadata.version(p) for p in _PACKAGES},
-      'dtype': settings.dtype, 'matmul_precision': settings.matmul_precision,
-      'seed': settings.seed,
       'random_generator': str(jax.random.key_impl(jax.random.key(0))),
       'commit': _commit(),
   }
+
+
+def describe(settings: config_lib.RunConfig) -> dict[str, Any]:
+  """What a reader must know to place the figures."""
+  return machine() | {
+      'dtype': settings.dtype, 'matmul_precision': settings.matmul_precision,
+      'seed': settings.seed}

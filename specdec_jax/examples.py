@@ -2,7 +2,7 @@
 
 * `ende_mini`: the held-out help pages that ship with the package.
 * `tsv:PATH`: a line a pair, source and reference separated by one tab; a file
-  without tabs has sources only.
+  without tabs has sources only, and a file that mixes the two is refused.
 * `jsonl:PATH`: a JSON object a line with `source` and, if known, `reference`.
 * `wmt14` and the other test sets of sacrebleu, which downloads them.
 """
@@ -13,7 +13,7 @@ import json
 import pathlib
 
 import sacrebleu
-from sacrebleu import utils as sacrebleu_utils
+from sacrebleu import dataset as sacrebleu_dataset
 
 ASSETS = pathlib.Path(__file__).parent / 'assets'
 _BUILT_IN = {'ende_mini': ASSETS / 'ende_mini' / 'test.tsv'}
@@ -34,10 +34,11 @@ class Example:
 def lines(path: pathlib.Path) -> list[str]:
   """Lines of a UTF-8 file, split at line ends only, before any tokenizing.
 
-  Unix and Windows line ends both count; a last line end adds no line.
+  Unix and Windows line ends both count; a last line end adds no line, and a
+  byte order mark belongs to none.
   """
   try:
-    text = path.read_bytes().decode('utf-8')
+    text = path.read_bytes().decode('utf-8-sig')
   except FileNotFoundError as error:
     raise DataError(f'data {path}: no such file') from error
   except (OSError, UnicodeDecodeError) as error:
@@ -47,13 +48,14 @@ def lines(path: pathlib.Path) -> list[str]:
 
 
 def _read_tsv(path: pathlib.Path) -> Iterator[tuple[str, str | None]]:
-  for number, line in enumerate(lines(path), 1):
-    cells = line.split('\t')
-    if len(cells) > 2:
+  rows = [line.split('\t') for line in lines(path)]
+  for number, row in enumerate(rows, 1):
+    if len(row) > 2 or len(row) != len(rows[0]):
       raise DataError(
-          f'data {path}, line {number}: {len(cells)} columns, allowed are '
-          'source or source and reference')
-    yield cells[0], cells[1] if len(cells) == 2 else None
+          f'data {path}, line {number}: {len(row)} columns, line 1 has '
+          f'{len(rows[0])}; allowed are source, or source and reference, in '
+          'every line')
+    yield row[0], row[1] if len(row) == 2 else None
 
 
 def _read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, str | None]]:
@@ -69,6 +71,12 @@ def _read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, str | None]]:
       raise DataError(
           f'data {path}, line {number}: `source` and `reference` must be text')
     yield source, reference
+
+
+def _wmt_names() -> list[str]:
+  # sacrebleu's own list also has sets that exist from German only.
+  return [name for name, data in sacrebleu_dataset.DATASETS.items()
+          if 'en-de' in data.langpairs]
 
 
 def _read_wmt(name: str) -> Iterator[tuple[str, str | None]]:
@@ -97,7 +105,7 @@ def load(name: str, limit: int | None = None) -> list[Example]:
     pairs = _read_tsv(pathlib.Path(path))
   elif kind == 'jsonl' and path:
     pairs = _read_jsonl(pathlib.Path(path))
-  elif name in sacrebleu_utils.get_available_testsets_for_langpair('en-de'):
+  elif name in _wmt_names():
     pairs = _read_wmt(name)
   else:
     raise DataError(

@@ -56,7 +56,8 @@ class RMSNorm(nn.Module):
     x32 = x.astype(jnp.float32)
     mean_square = jnp.mean(jnp.square(x32), axis=-1, keepdims=True)
     normed = (x32 * jax.lax.rsqrt(mean_square + self.epsilon)).astype(x.dtype)
-    return normed * scale.astype(x.dtype)
+    return normed * jnp.expand_dims(
+        scale.astype(x.dtype), range(x.ndim - 1))
 
 
 class Linear(nn.Module):
@@ -239,8 +240,8 @@ class Decoder(nn.Module):
         np.arange(n), self.config.relpos_buckets,
         self.config.relpos_max_distance)
     by_distance_hn = self.relpos_bias(buckets)
-    positions_bt = length_b[:, None] + jnp.arange(t)
-    distance_btn = positions_bt[:, :, None] - jnp.arange(n)
+    positions_bt = length_b[:, None] + jnp.arange(t)[None]
+    distance_btn = positions_bt[:, :, None] - jnp.arange(n)[None, None]
     bias_hbtn = by_distance_hn[:, jnp.clip(distance_btn, 0, n - 1)]
     bias_bhtn = jnp.moveaxis(bias_hbtn, 0, 1)
     return bias_bhtn + _mask_bias(distance_btn[:, None] >= 0)

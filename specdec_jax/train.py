@@ -15,7 +15,7 @@ killed run that goes on ends with the weights of an undisturbed one.
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
-import json
+import math
 import pathlib
 import sys
 import time
@@ -35,6 +35,8 @@ import tqdm
 from specdec_jax import batches as batches_lib
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
+from specdec_jax import environment
+from specdec_jax import records
 from specdec_jax import t5
 from specdec_jax import vocab
 
@@ -92,8 +94,7 @@ def make_optimizer(
 def init_state(
     config: config_lib.TrainConfig, optimizer: optax.GradientTransformation
 ) -> TrainState:
-  params = t5.init_params(
-      t5.T5Config(**config.model), jax.random.key(config.seed))
+  params = t5.init_params(config.architecture, jax.random.key(config.seed))
   return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
 
 
@@ -101,8 +102,7 @@ def make_train_step(
     config: config_lib.TrainConfig, optimizer: optax.GradientTransformation
 ) -> Callable:
   """Returns the jitted step (state, batch) -> (state, loss per token)."""
-  module = t5.T5(
-      t5.T5Config(**config.model), dropout_rate=config.dropout_rate)
+  module = t5.T5(config.architecture, dropout_rate=config.dropout_rate)
 
   @functools.partial(jax.jit, donate_argnums=0)
   def step(state: TrainState, batch):
@@ -121,35 +121,34 @@ def make_train_step(
 
 def make_evaluate(config: config_lib.TrainConfig) -> Callable:
   """Returns evaluate(params, pairs) -> {'nll', 'accuracy'} per target token."""
-  module = t5.T5(t5.T5Config(**config.model))
+  module = t5.T5(config.architecture)
   losses = jax.jit(functools.partial(token_losses, module, label_smoothing=0.0))
 
   def evaluate(params, pairs: Sequence[batches_lib.Pair]) -> dict[str, float]:
-    lengths = [pair.length for pair in pairs]
-    nll = hits = tokens = 0.0
+    # By pair, because the last batch of a bucket repeats some.
+    nll, hits = np.zeros((2, len(pairs)))
     for size, indices in batches_lib.plan(
-        lengths, config.buckets, config.batch_tokens, (0, 0)):
+        [pair.length for pair in pairs], config.buckets, config.batch_tokens,
+        (0, 0)):
       batch = batches_lib.make(pairs, size, indices)
-      _, batch_nll, batch_hits = losses(params, batch)
-      nll += float(jnp.sum(batch_nll))
-      hits += float(jnp.sum(batch_hits))
-      tokens += int(np.sum(batch['targets'] != vocab.PAD_ID))
-    return {'nll': nll / tokens, 'accuracy': hits / tokens}
+      _, nll_bt, hits_bt = jax.device_get(losses(params, batch))
+      nll[indices], hits[indices] = nll_bt.sum(axis=1), hits_bt.sum(axis=1)
+    tokens = sum(len(pair.target) for pair in pairs)
+    return {'nll': nll.sum() / tokens, 'accuracy': hits.sum() / tokens}
   return evaluate
 
 
-class Metrics:
-  """`metrics.jsonl`; lines past the restored step are dropped on resume."""
+def open_workdir(config: config_lib.TrainConfig, workdir: pathlib.Path) -> None:
+  """Claims the workdir for this config; only `steps` may change later."""
+  options = dataclasses.asdict(config) | {'model': dict(config.model)}
+  del options['steps']
+  records.claim(workdir, options, environment.machine())
 
-  def __init__(self, path: pathlib.Path, step: int):
-    old = path.read_text().splitlines() if path.exists() else []
-    kept = [line for line in old if json.loads(line)['step'] <= step]
-    path.write_text(''.join(line + '\n' for line in kept))
-    self._path = path
 
-  def write(self, **values):
-    with self._path.open('a') as out:
-      out.write(json.dumps(values) + '\n')
+def open_metrics(path: pathlib.Path, step: int) -> None:
+  """Drops the lines past `step`, which will be written again."""
+  kept = [row for row in records.read(path) if row['step'] <= step]
+  records.replace_rows(path, kept)
 
 
 def open_checkpoints(
@@ -161,28 +160,58 @@ def open_checkpoints(
           max_to_keep=2, keep_period=config.keep_every or None))
 
 
+def restore(manager: ocp.CheckpointManager, state: TrainState) -> TrainState:
+  """The last checkpoint, shaped and placed like `state`; `state` if none."""
+  if manager.latest_step() is None:
+    return state
+  args: Any = ocp.args.StandardRestore(state)  # pyright: ignore
+  restored: Any = manager.restore(manager.latest_step(), args=args)
+  return restored
+
+
 def train(config: config_lib.TrainConfig, workdir: pathlib.Path) -> None:
-  """Trains `config.model` to `config.steps` and writes `workdir/model`."""
+  """Trains `config.model` to `config.steps` and writes `workdir/model`.
+
+  Raises:
+    ValueError: of the modules' own kinds, before any compute, naming the
+      option, its value and what is allowed.
+    FloatingPointError: where the loss is no number any more.
+  """
   vocabulary = vocab.Vocabulary(pathlib.Path(config.vocabulary))
+  if config.architecture.vocab_size < vocabulary.text_size:
+    raise config_lib.ConfigError(
+        f'model.vocab_size={config.architecture.vocab_size}: allowed are '
+        f'{vocabulary.text_size}, the ids of {config.vocabulary}, and above')
   pairs, validation = (
       batches_lib.load_pairs(names, vocabulary, max(config.buckets))
       for names in (config.train_data, config.validation_data))
-  workdir.mkdir(parents=True, exist_ok=True)
-
+  open_workdir(config, workdir)
   optimizer = make_optimizer(config)
-  state = init_state(config, optimizer)
-  manager = open_checkpoints(config, workdir)
-  if (latest := manager.latest_step()) is not None:
-    restored: Any = manager.restore(
-        latest, args=ocp.args.StandardRestore(state))  # pyright: ignore
-    state = restored
-  first = int(state.step)
-  logging.info('%d pairs, %d for validation; steps %d to %d',
-               len(pairs), len(validation), first, config.steps)
+  with open_checkpoints(config, workdir) as manager:
+    state = restore(manager, init_state(config, optimizer))
+    logging.info('%d pairs, %d for validation; steps %d to %d',
+                 len(pairs), len(validation), state.step, config.steps)
+    state = run_steps(config, workdir, manager, optimizer, state, pairs,
+                      validation)
+  checkpoint.save(
+      workdir / 'model', state.params, config.architecture, vocabulary)
 
+
+def run_steps(
+    config: config_lib.TrainConfig,
+    workdir: pathlib.Path,
+    manager: ocp.CheckpointManager,
+    optimizer: optax.GradientTransformation,
+    state: TrainState,
+    pairs: Sequence[batches_lib.Pair],
+    validation: Sequence[batches_lib.Pair],
+) -> TrainState:
+  """The steps that `state` lacks, with their log lines and checkpoints."""
+  first = int(state.step)
+  metrics = workdir / 'metrics.jsonl'
+  open_metrics(metrics, first)
   train_step = make_train_step(config, optimizer)
   evaluate = make_evaluate(config)
-  metrics = Metrics(workdir / 'metrics.jsonl', first)
   stream = batches_lib.stream(
       first, pairs, config.buckets, config.batch_tokens, config.seed)
   losses, tokens, began = [], 0, time.monotonic()
@@ -196,18 +225,20 @@ def train(config: config_lib.TrainConfig, workdir: pathlib.Path) -> None:
     last = done == config.steps
     if done % config.log_every == 0 or last:
       mean = float(np.mean(jax.device_get(losses)))
-      seconds = time.monotonic() - began
-      metrics.write(step=done, loss=mean, tokens_per_second=tokens / seconds)
+      if not math.isfinite(mean):
+        raise FloatingPointError(f'step {done}: the loss is {mean}')
+      rate = tokens / (time.monotonic() - began)
+      records.append(metrics, [
+          {'step': done, 'loss': mean, 'tokens_per_second': rate}])
       losses, tokens, began = [], 0, time.monotonic()
     if done % config.eval_every == 0 or last:
-      metrics.write(step=done, **evaluate(state.params, validation))
-      began = time.monotonic()
+      paused = time.monotonic()
+      records.append(metrics, [
+          {'step': done, **evaluate(state.params, validation)}])
+      began += time.monotonic() - paused
     if done % config.checkpoint_every == 0 or last:
       manager.save(done, args=ocp.args.StandardSave(state))  # pyright: ignore
-  manager.wait_until_finished()
-  manager.close()
-  checkpoint.save(
-      workdir / 'model', state.params, t5.T5Config(**config.model), vocabulary)
+  return state
 
 
 def main(argv):
@@ -216,7 +247,7 @@ def main(argv):
   try:
     config = config_lib.resolve(flags.FLAGS.config, config_lib.TrainConfig)
     train(config, pathlib.Path(flags.FLAGS.workdir))
-  except ValueError as error:
+  except (ValueError, FloatingPointError) as error:
     sys.exit(f'error: {error}')
 
 

@@ -10,3 +10,5 @@ install_import_hook('specdec_jax', 'tests.typecheck.checker')
 
 jax.config.update('jax_numpy_dtype_promotion', 'strict')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
+
+pytest_plugins = ['tests.fixtures_text']

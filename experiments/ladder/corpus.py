@@ -65,7 +65,7 @@ class _Paragraphs(html.parser.HTMLParser):
 
   def handle_endtag(self, tag):
     if self._hidden_depth:
-      self._hidden_depth -= 1
+      self._hidden_depth -= tag not in self._VOID
     elif self._BLOCK.match(tag) and self._id:
       text = tidy(''.join(self._parts))
       if text and self._id.startswith(('par_', 'hd_')):
@@ -79,7 +79,7 @@ class _Paragraphs(html.parser.HTMLParser):
 
 def tidy(text: str) -> str:
   """Folds white space, as the vocabulary will: `' a\\n b '` is `'a b'`."""
-  return ' '.join(text.replace('\u00a0', ' ').split())
+  return ' '.join(text.split())
 
 
 def is_usable(english: str, german: str) -> bool:
@@ -231,15 +231,10 @@ def train_vocabulary(folder: pathlib.Path, size: int) -> None:
   vocab.train(texts, folder / 'sentencepiece.model', size)
 
 
-_VOCAB_SIZE = flags.DEFINE_integer(
-    'vocab_size', 3996, 'SentencePiece pieces, special ids included; with 100 '
-    'extra ids they should fill a multiple of 128.')
-_OUTPUT = flags.DEFINE_string('output', None, 'Folder to write.', required=True)
-
-
 def main(argv):
-  del argv
-  folder = pathlib.Path(_OUTPUT.value)
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments {argv[1:]}')
+  folder = pathlib.Path(flags.FLAGS.output)
   folder.mkdir(parents=True, exist_ok=True)
   logging.info('fetch')
   fetch(folder)
@@ -248,9 +243,13 @@ def main(argv):
   logging.info('split %d pairs', len(pairs))
   counts = write(split(iter(pairs)), folder)
   logging.info('train vocabulary')
-  train_vocabulary(folder, _VOCAB_SIZE.value)
+  train_vocabulary(folder, flags.FLAGS.vocab_size)
   print(json.dumps(counts, indent=2))
 
 
 if __name__ == '__main__':
+  flags.DEFINE_integer(
+      'vocab_size', 3996, 'SentencePiece pieces, special ids included; with '
+      '100 extra ids they should fill a multiple of 128.')
+  flags.DEFINE_string('output', None, 'Folder to write.', required=True)
   app.run(main)

@@ -1,0 +1,69 @@
+"""The cache: writes at each row's own length, rewinding by length alone."""
+
+import dataclasses
+
+import jax
+from jax import numpy as jnp
+import numpy as np
+
+from specdec_jax import cache as cache_lib
+
+
+def _new(b=2, t=2):
+  """A block (b, t, 1, 1) whose value at row r, position i is 10 r + i + 1."""
+  values = 10 * np.arange(b)[:, None] + np.arange(t)[None] + 1
+  return jnp.asarray(values[:, :, None, None], jnp.float32)
+
+
+def _written(lengths, t=2, n=4):
+  slots = cache_lib.write(
+      jnp.zeros((2, n, 1, 1)), _new(t=t), jnp.array(lengths))
+  return slots[:, :, 0, 0].tolist()
+
+
+def _cache():
+  def ones():
+    return jnp.ones((2, 3, 1, 1), jnp.bfloat16)
+  cross = cache_lib.CrossKV(
+      k=(ones(), ones()), v=(ones(), ones()), mask=jnp.ones((2, 3), bool))
+  return cache_lib.init(cross, 5)
+
+
+def test_write_of_the_docstring_example():
+  assert _written([0, 2]) == [[1, 2, 0, 0], [0, 0, 11, 12]]
+
+
+def test_what_is_past_the_end_is_dropped_and_never_moved_back():
+  # case-24
+  assert _written([0, 3]) == [[1, 2, 0, 0], [0, 0, 0, 11]]
+  assert _written([4, 9]) == [[0, 0, 0, 0], [0, 0, 0, 0]]
+
+
+def test_a_block_wider_than_the_slots_fills_them_from_its_start():
+  assert _written([0, 1], t=6) == [[1, 2, 3, 4], [0, 11, 12, 13]]
+
+
+def test_a_new_cache_is_empty_and_shaped_after_the_source():
+  cache = _cache()
+  assert cache.length.tolist() == [0, 0]
+  assert cache.slots == 5
+  assert [k.shape for k in cache.k] == [(2, 5, 1, 1)] * 2
+  assert cache.v[0].dtype == jnp.bfloat16
+
+
+def test_rewind_changes_the_length_and_keeps_the_buffers():
+  cache = dataclasses.replace(_cache(), length=jnp.array([4, 4]))
+  back = cache_lib.rewind(cache, jnp.array([1, 3]))
+  assert back.length.tolist() == [1, 3]
+  assert cache.length.tolist() == [4, 4]
+  assert all(a is b for a, b in zip(back.k + back.v, cache.k + cache.v,
+                                    strict=True))
+  assert back.cross is cache.cross
+
+
+def test_a_donated_cache_is_rewound_without_a_copy():
+  cache = _cache()
+  before = [x.unsafe_buffer_pointer() for x in (*cache.k, *cache.v)]
+  back = jax.jit(cache_lib.rewind, donate_argnums=0)(cache, jnp.array([1, 2]))
+  after = [x.unsafe_buffer_pointer() for x in (*back.k, *back.v)]
+  assert sorted(before) == sorted(after)
