@@ -29,8 +29,7 @@ def options(tmp_path_factory):
   return {
       'task': f'tsv:{folder / "data.tsv"}', 'sentences': 3,
       'target': tiny.save(folder / 'target', tiny.TARGET),
-      'drafts': (tiny.save(folder / 'small', tiny.DRAFTS['small'], 1),
-                 tiny.save(folder / 'base', tiny.DRAFTS['base'], 2)),
+      'drafts': (tiny.save(folder / 'small', tiny.DRAFTS['small'], 1),),
       'gammas': (1, 3), 'max_new_tokens': 8, 'source_buckets': (32,),
       'batch_size': 2, 'repeats': 2}
 
@@ -56,14 +55,14 @@ def untimed(path):
 
 def test_there_is_a_line_for_each_setting_sentence_and_repeat(finished):
   rows = records.read(finished / 'examples.jsonl')
-  assert len(rows) == 2 * 2 * 2 * 3 * (1 + 2)
+  assert len(rows) == 2 * 2 * 3 * (1 + 2)
   assert {row['gamma'] for row in rows} == {0, 1, 3}
   assert all(row['decoder_seconds'] > 0 for row in rows)
 
 
 def test_every_setting_at_temperature_zero_is_identical(finished):
   settings = records.read(finished / 'settings.jsonl')
-  assert len(settings) == 2 * 2 * 2
+  assert len(settings) == 2 * 2
   for setting in settings:
     if setting['temperature'] == 0:
       assert setting['identical'] == setting['sentences'] == 3
@@ -118,14 +117,14 @@ def test_a_killed_run_goes_on_to_the_same_records(finished, options, tmp_path):
       arguments, env=environment, stderr=subprocess.DEVNULL)
   path = tmp_path / 'examples.jsonl'
   while child.poll() is None and not (
-      path.exists() and path.read_bytes().count(b'\n') > 20):
+      path.exists() and path.read_bytes().count(b'\n') > 10):
     time.sleep(0.05)
   child.send_signal(signal.SIGKILL)
   assert child.wait() == -signal.SIGKILL
   kept = path.read_bytes().count(b'\n')
   subprocess.run(arguments, env=environment, check=True, capture_output=True)
   assert untimed(tmp_path) == untimed(finished)
-  assert kept > 20
+  assert kept > 10
 
 
 @pytest.mark.parametrize(('changes', 'message'), [

@@ -18,10 +18,10 @@ TEXTS = (
 
 @functools.cache
 def vocabulary(swapped: bool = False) -> vocab.Vocabulary:
-  """A unigram vocabulary trained on a few sentences (58 pieces)."""
+  """A unigram vocabulary trained on a few sentences (48 pieces)."""
   folder = pathlib.Path(tempfile.mkdtemp())
   texts = [text.upper() if swapped else text for text in TEXTS]
-  return vocab.train(texts * 20, folder / 'sentencepiece.model', 58)
+  return vocab.train(texts * 20, folder / 'sentencepiece.model', 48)
 
 
 def config(**values) -> t5.T5Config:
