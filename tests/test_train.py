@@ -20,6 +20,7 @@ from configs import ladder
 from specdec_jax import batches
 from specdec_jax import config as config_lib
 from specdec_jax import records
+from specdec_jax import t5
 from specdec_jax import train
 from tests import fixtures_text
 
@@ -276,7 +277,7 @@ def test_evaluation_counts_every_pair_once(parts):
 
 def test_losses_of_pads_are_0_and_of_tokens_are_log_probabilities(parts):
   config, params, pairs = parts
-  module = train.t5.T5(config.architecture)
+  module = t5.T5(config.architecture)
   batch = batches.make(pairs, 48, [0, 1])
   loss, nll, hits = jax.jit(
       lambda params, batch: train.token_losses(module, params, batch, 0.3))(
@@ -284,10 +285,14 @@ def test_losses_of_pads_are_0_and_of_tokens_are_log_probabilities(parts):
   pads = batch['targets'] == 0
   assert not np.any(np.asarray(loss)[pads]) and not np.any(hits & pads)
 
-  model = train.t5.bind(config.architecture)
-  cache = model.start(params, jnp.asarray(batch['source']), 48)
-  logits, _ = model.extend(params, jnp.asarray(batch['inputs']), cache)
-  log_p = np.asarray(jax.nn.log_softmax(logits))
+  model = t5.bind(config.architecture)
+
+  @jax.jit
+  def log_probabilities(params, source, inputs):
+    cache = model.start(params, source, 48)
+    return jax.nn.log_softmax(model.extend(params, inputs, cache)[0])
+  log_p = np.asarray(
+      log_probabilities(params, batch['source'], batch['inputs']))
   expected = -np.take_along_axis(log_p, batch['targets'][..., None], 2)[..., 0]
   np.testing.assert_allclose(nll, np.where(pads, 0, expected), rtol=1e-4,
                              atol=1e-5)
