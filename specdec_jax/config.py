@@ -1,6 +1,6 @@
 """Every option of a job: its type, what is allowed, what it means."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 import dataclasses
 import functools
 import math
@@ -148,7 +148,7 @@ class TrainConfig:
 
   @functools.cached_property
   def architecture(self) -> T5Config:
-    _check_names('model', self.model, T5Config)
+    _check_names('model', set(self.model), T5Config)
     try:
       return T5Config(**self.model)
     except ValueError as error:
@@ -173,17 +173,17 @@ def resolve(config: ml_collections.ConfigDict, kind: type[Config]) -> Config:
     ConfigError: naming the option, its value and what is allowed.
   """
   values = dict(config)
-  _check_names('config', values, kind)
+  _check_names('config', set(values), kind)
   return kind(**{
       field.name: _checked(field.name, values[field.name], **field.metadata)
       for field in dataclasses.fields(kind)})
 
 
-def _check_names(where: str, values: Mapping[str, Any], kind: Any) -> None:
+def _check_names(where: str, given: set[str], kind: Any) -> None:
   fields = dataclasses.fields(kind)
   names = {field.name for field in fields}
   needed = {f.name for f in fields if f.default is dataclasses.MISSING}
-  unknown, missing = set(values) - names, needed - set(values)
+  unknown, missing = given - names, needed - given
   if unknown or missing:
     raise ConfigError(
         f'{where} has unknown options {sorted(unknown)} and lacks '

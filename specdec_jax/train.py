@@ -45,7 +45,7 @@ from specdec_jax import vocab
 @dataclasses.dataclass(frozen=True)
 class TrainState:
   """What a checkpoint holds."""
-  step: jax.Array
+  step: Any  # int32 scalar: how many steps have been taken
   params: Any
   opt_state: Any
 
@@ -63,7 +63,7 @@ def token_losses(module, params, batch, label_smoothing, rngs=None):
   uniform = jax.nn.logsumexp(logits, axis=-1) - jnp.mean(logits, axis=-1)
   loss = (1 - label_smoothing) * nll + label_smoothing * uniform
   hits = jnp.argmax(logits, axis=-1) == targets
-  return loss * real, nll * real, hits & real
+  return jnp.where(real, loss, 0.0), jnp.where(real, nll, 0.0), hits & real
 
 
 def schedule(config: config_lib.TrainConfig) -> optax.Schedule:
@@ -111,7 +111,9 @@ def make_train_step(
     def loss_fn(params):
       loss, _, _ = token_losses(
           module, params, batch, config.label_smoothing, {'dropout': key})
-      return jnp.sum(loss) / jnp.sum(batch['targets'] != vocab.PAD_ID)
+      real = batch['targets'] != vocab.PAD_ID
+      return jnp.sum(loss) / jnp.sum(real, dtype=jnp.float32)
+
     loss, grads = jax.value_and_grad(loss_fn)(state.params)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)

@@ -67,7 +67,9 @@ def test_negative_ids_are_refused(vocabulary, negative):
 
 def test_pad_is_0_where_the_model_has_no_pad_piece(without_pad):
   # case-38
-  assert without_pad._pieces.pad_id() == -1
+  pieces = sentencepiece.SentencePieceProcessor(
+      model_file=str(without_pad.path))
+  assert pieces.pad_id() == -1
   ids = [*without_pad.encode('Open the file.'), vocab.EOS_ID]
   padded = vocab.pad([ids], 40)
   assert padded.min() == 0

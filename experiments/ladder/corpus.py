@@ -94,6 +94,13 @@ def is_usable(english: str, german: str) -> bool:
           and sizes[1] <= 60 and sizes[1] <= 2 * sizes[0] + 3)
 
 
+def read_page(html_text: str) -> dict[str, str]:
+  """The paragraphs and headings of a help page, by id."""
+  parser = _Paragraphs()
+  parser.feed(html_text)
+  return parser.texts
+
+
 def read_help(folder: pathlib.Path) -> Iterator[Pair]:
   """Yields help pairs from the two unpacked packages below `folder`."""
   roots = {lang: folder / lang / 'usr/share/libreoffice/help' / sub / 'text'
@@ -103,12 +110,10 @@ def read_help(folder: pathlib.Path) -> Iterator[Pair]:
     other = roots['de'] / page
     if not other.is_file():
       continue
-    english, german = _Paragraphs(), _Paragraphs()
-    english.feed(path.read_text('utf-8'))
-    german.feed(other.read_text('utf-8'))
-    for name, text in english.texts.items():
-      if name in german.texts:
-        yield 'help', str(page), text, german.texts[name]
+    english, german = (read_page(p.read_text('utf-8')) for p in (path, other))
+    for name in english:
+      if name in german:
+        yield 'help', str(page), english[name], german[name]
 
 
 def read_descriptions(path: pathlib.Path) -> dict[str, tuple[str, str]]:

@@ -1,0 +1,316 @@
+"""Training: goes on after a kill as if nothing had happened, and learns."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+from jax import numpy as jnp
+import ml_collections
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from configs import ladder
+from specdec_jax import batches
+from specdec_jax import config as config_lib
+from specdec_jax import records
+from specdec_jax import t5
+from specdec_jax import train
+from tests import fixtures_text
+
+STEPS = 30
+
+
+@pytest.fixture(scope='module', autouse=True)
+def usual_dtype_promotion():
+  """optax counts steps in int32 and multiplies them with floats."""
+  with jax.numpy_dtype_promotion('standard'):
+    yield
+
+
+@pytest.fixture(scope='module', autouse=True)
+def compile_once():
+  """Runs of one config share their programs; a new process has its own."""
+  def shared(make, programs):
+    def make_once(config, *args):
+      if repr(config) not in programs:
+        programs[repr(config)] = make(config, *args)
+      return programs[repr(config)]
+    return make_once
+  with pytest.MonkeyPatch.context() as patch:
+    for name in ('make_train_step', 'make_evaluate'):
+      patch.setattr(train, name, shared(getattr(train, name), {}))
+    yield
+
+
+@pytest.fixture(scope='module')
+def options(tmp_path_factory, vocabulary):
+  """Options of a tiny model on the synthetic sentences, by name."""
+  folder = tmp_path_factory.mktemp('data')
+  rows = [f'{en}\t{de}\n' for en, de in fixtures_text.sentence_pairs()]
+  (folder / 'train.tsv').write_text(''.join(rows[:180]))
+  (folder / 'validation.tsv').write_text(''.join(rows[180:]))
+  return dict(
+      model=dict(d_model=16, d_ff=24, num_heads=2, head_dim=8,
+                 encoder_layers=1, decoder_layers=1, vocab_size=192,
+                 gated=True, tied=True),
+      vocabulary=str(vocabulary.path),
+      train_data=(f'tsv:{folder / "train.tsv"}',),
+      validation_data=(f'tsv:{folder / "validation.tsv"}',),
+      seed=0, buckets=(48,), batch_tokens=240, steps=STEPS,
+      learning_rate=0.05, warmup_steps=4, decay_steps=6, adam_b2=0.98,
+      min_param_rms=1e-3, clip_norm=1.0, dropout_rate=0.1, label_smoothing=0.05,
+      log_every=3, eval_every=10, checkpoint_every=10, keep_every=0)
+
+
+def resolve(options, **changes) -> config_lib.TrainConfig:
+  return config_lib.resolve(
+      ml_collections.ConfigDict(options | changes), config_lib.TrainConfig)
+
+
+def last_state(options, workdir) -> train.TrainState:
+  """The state of the last checkpoint."""
+  config = resolve(options)
+  empty = train.init_state(config, train.make_optimizer(config))
+  with train.open_checkpoints(config, workdir) as manager:
+    return train.restore(manager, empty)
+
+
+def without_times(workdir) -> list[dict]:
+  return [{k: v for k, v in row.items() if k != 'tokens_per_second'}
+          for row in records.read(workdir / 'metrics.jsonl')]
+
+
+@pytest.fixture(scope='module')
+def undisturbed(options, tmp_path_factory):
+  """The workdir of a run that nothing interrupted."""
+  workdir = tmp_path_factory.mktemp('undisturbed') / 'run'
+  train.train(resolve(options), workdir)
+  return workdir
+
+
+def assert_same_end(options, workdir, undisturbed):
+  """Bit-equal weights and optimizer state; metrics without a line twice."""
+  expected = last_state(options, undisturbed)
+  assert int(expected.step) == STEPS
+  jax.tree.map(np.testing.assert_array_equal,
+               last_state(options, workdir), expected)
+  rows, others = without_times(workdir), without_times(undisturbed)
+  keys = [(row['step'], 'nll' in row) for row in rows]
+  assert keys == sorted(set(keys))
+  evaluated = [row for row in others if 'nll' in row]
+  assert [row for row in rows if 'nll' in row] == evaluated
+  assert rows[-1]['step'] == STEPS
+
+
+class Killed(BaseException):
+  """Stands in for the end of the process: nothing catches it."""
+
+
+def test_a_run_killed_in_a_save_ends_with_the_same_weights(
+    options, undisturbed, tmp_path, monkeypatch):
+  save = ocp.CheckpointManager.save
+
+  def killed_at_20(self, step, **kwargs):
+    if step == 20:
+      raise Killed
+    return save(self, step, **kwargs)
+  with monkeypatch.context() as patch:
+    patch.setattr(ocp.CheckpointManager, 'save', killed_at_20)
+    with pytest.raises(Killed):
+      train.train(resolve(options), tmp_path / 'run')
+  # The lines of steps 11 to 20 are there and will be written again.
+  assert without_times(tmp_path / 'run')[-1]['step'] == 20
+  with (tmp_path / 'run' / 'metrics.jsonl').open('a') as out:
+    out.write('{"step": 21, "lo')  # a line that the kill cut in two
+  train.train(resolve(options), tmp_path / 'run')
+  assert_same_end(options, tmp_path / 'run', undisturbed)
+
+
+def test_a_process_killed_at_any_time_ends_with_the_same_weights(
+    options, undisturbed, tmp_path):
+  config = tmp_path / 'config.py'
+  config.write_text(
+      'import ml_collections\n'
+      f'def get_config():\n  return ml_collections.ConfigDict({options!r})\n')
+  workdir, root = tmp_path / 'run', pathlib.Path(__file__).parents[1]
+  command = [sys.executable, '-m', 'specdec_jax.train', f'--config={config}',
+             f'--workdir={workdir}']
+  process = subprocess.Popen(
+      command, cwd=root, stderr=subprocess.DEVNULL,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(root)})
+  try:
+    metrics = workdir / 'metrics.jsonl'
+    while process.poll() is None and not (
+        metrics.exists() and len(records.read(metrics)) >= 4):
+      time.sleep(0.01)
+  finally:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+  train.train(resolve(options), workdir)
+  assert_same_end(options, workdir, undisturbed)
+
+
+def test_a_run_that_ended_trains_nothing_more(options, undisturbed):
+  before = without_times(undisturbed)
+  train.train(resolve(options), undisturbed)
+  assert without_times(undisturbed) == before
+
+
+def test_loss_goes_down(undisturbed):
+  losses = [row['loss'] for row in without_times(undisturbed) if 'loss' in row]
+  nll = [row['nll'] for row in without_times(undisturbed) if 'nll' in row]
+  assert losses[-1] < losses[0] - 0.5
+  assert nll == sorted(nll, reverse=True)
+
+
+def test_every_row_of_the_metrics_has_its_step(undisturbed):
+  rows = without_times(undisturbed)
+  assert [r['step'] for r in rows if 'loss' in r] == [*range(3, 31, 3)]
+  assert [r['step'] for r in rows if 'nll' in r] == [10, 20, 30]
+  assert all(0 <= r['accuracy'] <= 1 for r in rows if 'nll' in r)
+
+
+# -- the workdir
+
+
+def test_workdir_says_what_made_it(options, undisturbed):
+  stored = json.loads((undisturbed / 'config.json').read_text())
+  assert stored['config']['model'] == options['model']
+  assert stored['config']['learning_rate'] == 0.05
+  assert stored['environment']['versions']['jax'] == jax.__version__
+
+
+def test_another_config_on_the_same_workdir_is_refused_by_name(
+    options, undisturbed):
+  with pytest.raises(records.WorkdirError, match='seed is 0 there and 1 now'):
+    train.train(resolve(options, seed=1), undisturbed)
+  assert not list(undisturbed.glob('*.partial'))
+
+
+def test_only_the_number_of_steps_may_change(options, tmp_path):
+  train.open_workdir(resolve(options), tmp_path)
+  train.open_workdir(resolve(options, steps=STEPS + 1), tmp_path)
+
+
+# -- options
+
+
+@pytest.mark.parametrize('model, message', [
+    (dict(d_modle=16), r"model has unknown options \['d_modle'\]"),
+    (dict(num_heads=0), 'model.num_heads=0: allowed are')])
+def test_a_bad_field_of_the_model_is_refused_by_name(options, model, message):
+  with pytest.raises(config_lib.ConfigError, match=message):
+    resolve(options, model=options['model'] | model)
+
+
+def test_a_missing_field_of_the_model_is_refused_by_name(options):
+  model = {k: v for k, v in options['model'].items() if k != 'd_ff'}
+  with pytest.raises(config_lib.ConfigError, match=r"lacks \['d_ff'\]"):
+    resolve(options, model=model)
+
+
+def test_an_unknown_option_is_refused_by_name(options):
+  with pytest.raises(config_lib.ConfigError, match='learning_rat'):
+    resolve(options, learning_rat=0.1)
+
+
+def test_a_table_smaller_than_the_vocabulary_is_refused(options, tmp_path):
+  config = resolve(options, model=options['model'] | dict(vocab_size=160))
+  with pytest.raises(config_lib.ConfigError,
+                     match='model.vocab_size=160: allowed are 170'):
+    train.train(config, tmp_path)
+
+
+@pytest.mark.parametrize('name', ladder.MODELS)
+def test_the_ladder_s_configs_resolve(name):
+  config = config_lib.resolve(
+      ladder.get_config(f'{name},corpus=DIR'), config_lib.TrainConfig)
+  assert config.architecture.d_model == ladder.MODELS[name]['d_model']
+
+
+@pytest.mark.parametrize('arg', ['huge', 'small,corpse=DIR', 'small,steps=1'])
+def test_the_ladder_refuses_leftovers(arg):
+  with pytest.raises(ValueError, match='allowed are one of target, large'):
+    ladder.get_config(arg)
+
+
+# -- the pieces
+
+
+def test_schedule_warms_up_stays_and_ends_at_0(options):
+  rate = train.schedule(resolve(options))
+  np.testing.assert_allclose(
+      [rate(step) for step in (0, 2, 4, 15, 24, 27, 30)],
+      [0, 0.025, 0.05, 0.05, 0.05, 0.025, 0], atol=1e-8)
+
+
+def test_schedule_without_warm_up_and_decay_is_constant(options):
+  rate = train.schedule(resolve(options, warmup_steps=0, decay_steps=0))
+  np.testing.assert_allclose([rate(s) for s in (0, 1, STEPS)], 0.05)
+
+
+@pytest.fixture(scope='module')
+def parts(options, vocabulary):
+  """(config, weights, validation pairs) for the tests of single functions."""
+  config = resolve(options, batch_tokens=48 * 16)
+  pairs = batches.load_pairs(config.validation_data, vocabulary, 48)
+  state = train.init_state(config, train.make_optimizer(config))
+  return config, state.params, pairs
+
+
+def test_evaluation_counts_every_pair_once(parts):
+  config, params, pairs = parts
+  assert len(pairs) % 16  # so the last batch repeats some
+  everything = dataclasses.replace(config, batch_tokens=48 * len(pairs))
+  one, many = (
+      train.make_evaluate(c)(params, pairs) for c in (everything, config))
+  np.testing.assert_allclose(one['nll'], many['nll'], rtol=1e-5)
+  np.testing.assert_allclose(one['accuracy'], many['accuracy'], rtol=1e-5)
+
+
+def test_losses_of_pads_are_0_and_of_tokens_are_log_probabilities(parts):
+  config, params, pairs = parts
+  module = t5.T5(config.architecture)
+  batch = batches.make(pairs, 48, [0, 1])
+  loss, nll, hits = jax.jit(
+      lambda params, batch: train.token_losses(module, params, batch, 0.3))(
+          params, batch)
+  pads = batch['targets'] == 0
+  assert not np.any(np.asarray(loss)[pads]) and not np.any(hits & pads)
+
+  model = t5.bind(config.architecture)
+
+  @jax.jit
+  def log_probabilities(params, source, inputs):
+    cache = model.start(params, source, 48)
+    return jax.nn.log_softmax(model.extend(params, inputs, cache)[0])
+  log_p = np.asarray(
+      log_probabilities(params, batch['source'], batch['inputs']))
+  expected = -np.take_along_axis(log_p, batch['targets'][..., None], 2)[..., 0]
+  np.testing.assert_allclose(nll, np.where(pads, 0, expected), rtol=1e-4,
+                             atol=1e-5)
+  # Smoothing: cross-entropy with 0.7 of the target and 0.3 of all ids alike.
+  smoothed = 0.7 * expected - 0.3 * log_p.mean(axis=-1)
+  np.testing.assert_allclose(loss, np.where(pads, 0, smoothed), rtol=1e-4,
+                             atol=1e-5)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_with_its_step(
+    options, tmp_path, monkeypatch):
+  def broken(config, optimizer):
+    def step(state, batch):
+      del batch
+      state = dataclasses.replace(state, step=state.step + 1)
+      return state, jnp.float32(np.nan)
+    return step
+  monkeypatch.setattr(train, 'make_train_step', broken)
+  with pytest.raises(FloatingPointError, match='step 3: the loss is nan'):
+    train.train(resolve(options), tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'model').exists()
