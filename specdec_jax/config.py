@@ -12,6 +12,7 @@ from specdec_jax.architecture import T5Config
 
 DTYPES = ('float32', 'bfloat16')
 PRECISIONS = ('default', 'high', 'highest')
+SCORES = ('bleu', 'rouge')
 
 Config = TypeVar('Config', 'RunConfig', 'TrainConfig')
 
@@ -74,6 +75,7 @@ class RunConfig:
     seed: of sampling.
     dtype: of weights, activations and caches.
     matmul_precision: of products in float32, on accelerators.
+    scores: of the text against the references.
   """
   task: str = option(NAME)
   prefix: str = option(TEXT)
@@ -91,6 +93,7 @@ class RunConfig:
   seed: int = option(whole(0, 2**31 - 1))
   dtype: str = option(one_of(*DTYPES))
   matmul_precision: str = option(one_of(*PRECISIONS))
+  scores: tuple[str, ...] = option(one_of(*SCORES), many=True)
 
   def __post_init__(self):
     if max(self.gammas) > self.max_new_tokens:

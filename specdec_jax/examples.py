@@ -4,11 +4,14 @@
 * `tsv:PATH`: a line a pair, source and reference separated by one tab; a file
   without tabs has sources only, and a file that mixes the two is refused.
 * `jsonl:PATH`: a JSON object a line with `source` and, if known, `reference`.
+* `tfds:cnn_dailymail` and others of `_TFDS_FIELDS`, where TFDS is installed.
 * `wmt14` and the other test sets of sacrebleu, which downloads them.
 """
 
 from collections.abc import Iterator
 import dataclasses
+import importlib
+import itertools
 import json
 import pathlib
 
@@ -17,6 +20,11 @@ from sacrebleu import dataset as sacrebleu_dataset
 
 ASSETS = pathlib.Path(__file__).parent / 'assets'
 _BUILT_IN = {'ende_mini': ASSETS / 'ende_mini' / 'test.tsv'}
+# Fields of source and reference; the test split is read.
+_TFDS_FIELDS = {
+    'cnn_dailymail': ('article', 'highlights'),
+    'wmt14_translate/de-en': ('en', 'de'),
+}
 
 
 class DataError(ValueError):
@@ -92,6 +100,26 @@ def _read_wmt(name: str) -> Iterator[tuple[str, str | None]]:
   yield from zip(sources, references, strict=True)
 
 
+def _read_tfds(name: str, limit: int | None) -> Iterator[tuple[str, str]]:
+  if name not in _TFDS_FIELDS:
+    raise DataError(
+        f'data tfds:{name}: allowed are '
+        f'{", ".join(f"tfds:{known}" for known in _TFDS_FIELDS)}')
+  try:
+    datasets = importlib.import_module('tensorflow_datasets')
+  except ImportError as error:
+    raise DataError(
+        f'data tfds:{name}: needs tensorflow_datasets (pip install '
+        'tensorflow-datasets tensorflow), or give the texts as tsv:PATH or '
+        'jsonl:PATH') from error
+  rows = datasets.as_numpy(datasets.load(name, split='test'))
+  for row in itertools.islice(rows, limit):
+    source, reference = (
+        ' '.join(row[field].decode('utf-8').split())
+        for field in _TFDS_FIELDS[name])
+    yield source, reference
+
+
 def load(name: str, limit: int | None = None) -> list[Example]:
   """Returns the first `limit` examples of a data set (all of them if None).
 
@@ -105,6 +133,8 @@ def load(name: str, limit: int | None = None) -> list[Example]:
     pairs = _read_tsv(pathlib.Path(path))
   elif kind == 'jsonl' and path:
     pairs = _read_jsonl(pathlib.Path(path))
+  elif kind == 'tfds' and path:
+    pairs = _read_tfds(path, limit)
   elif name in _wmt_names():
     pairs = _read_wmt(name)
   else:

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+from rouge_score import rouge_scorer
 import sacrebleu
 
 from specdec_jax import theory
@@ -78,12 +79,8 @@ def acceptance_by_position(rows: Sequence[Row], gamma: int):
           for a, d in zip(accepted, drafted, strict=True)]
 
 
-def bleu(hypotheses: Sequence[Any], references: Sequence[Any]) -> float:
-  """sacrebleu's corpus BLEU of two lists of texts of equal length.
-
-  Raises:
-    ValueError: for anything else; a list of one-line lists is not a corpus.
-  """
+def _check_texts(hypotheses: Sequence[Any], references: Sequence[Any]) -> None:
+  """Two lists of as many texts: a list of one-line lists is not a corpus."""
   for name, side in (('hypotheses', hypotheses), ('references', references)):
     if isinstance(side, str) or not all(isinstance(x, str) for x in side):
       raise ValueError(f'{name}: allowed is a list of texts')
@@ -91,13 +88,56 @@ def bleu(hypotheses: Sequence[Any], references: Sequence[Any]) -> float:
     raise ValueError(
         f'{len(hypotheses)} hypotheses and {len(references)} references: '
         'allowed are as many of both, at least one')
-  return sacrebleu.corpus_bleu(list(hypotheses), [list(references)]).score
 
 
-def _bleu_of(rows: Sequence[Row]) -> float | None:
-  if not rows or any(row['reference'] is None for row in rows):
-    return None
-  return bleu([r['text'] for r in rows], [r['reference'] for r in rows])
+def bleu(
+    hypotheses: Sequence[Any], references: Sequence[Any]
+) -> dict[str, float]:
+  """sacrebleu's corpus BLEU, 0 to 100.
+
+  Raises:
+    ValueError: unless both are lists of as many texts.
+  """
+  _check_texts(hypotheses, references)
+  score = sacrebleu.corpus_bleu(list(hypotheses), [list(references)]).score
+  return {'bleu': score}
+
+
+def rouge(
+    hypotheses: Sequence[Any], references: Sequence[Any]
+) -> dict[str, float]:
+  """Mean F-measures of ROUGE-1, -2 and -Lsum (stemmed), 0 to 100.
+
+  Raises:
+    ValueError: unless both are lists of as many texts.
+  """
+  _check_texts(hypotheses, references)
+  kinds = ('rouge1', 'rouge2', 'rougeLsum')
+  scorer = rouge_scorer.RougeScorer(kinds, use_stemmer=True)
+  scores = [scorer.score(reference, hypothesis) for hypothesis, reference
+            in zip(hypotheses, references, strict=True)]
+  return {kind: 100 * math.fsum(score[kind].fmeasure for score in scores)
+                / len(scores) for kind in kinds}
+
+
+_SCORERS = {'bleu': bleu, 'rouge': rouge}
+
+
+def text_scores(
+    plain: Sequence[Row], other: Sequence[Row], scores: Sequence[str]
+) -> dict[str, float | None]:
+  """`NAME` and `NAME_plain` of each score; None without references."""
+  found: dict[str, float | None] = {}
+  for suffix, rows in (('', other), ('_plain', plain)):
+    texts = [row['text'] for row in rows]
+    references = [row['reference'] for row in rows]
+    for score in scores:
+      if rows and None not in references:
+        values = _SCORERS[score](texts, references)
+      else:
+        values = {'bleu': None} if score == 'bleu' else {}
+      found |= {name + suffix: value for name, value in values.items()}
+  return found
 
 
 def identical(plain: Sequence[Row], other: Sequence[Row]) -> int:
@@ -109,13 +149,15 @@ def identical(plain: Sequence[Row], other: Sequence[Row]) -> int:
 
 
 def setting(
-    plain: Sequence[Row], other: Sequence[Row], cost: Row | None
+    plain: Sequence[Row], other: Sequence[Row], cost: Row | None,
+    scores: Sequence[str] = ('bleu',)
 ) -> Row:
   """One line of `settings.jsonl`.
 
   Args:
     plain, other: rows of plain and speculative decoding of the same sentences.
     cost: the line of `costs.jsonl` for this draft and temperature, if any.
+    scores: which scores of the text (see `config`).
   """
   first = [row for row in other if row['repeat'] == 0]
   plain_first = [row for row in plain if row['repeat'] == 0]
@@ -156,7 +198,7 @@ def setting(
       'predicted_with_verify': predicted(verify),
       'identical': same,
       'differing': None if same is None else len(first) - same,
-      'bleu': _bleu_of(first), 'bleu_plain': _bleu_of(plain_first),
+      **text_scores(plain_first, first, scores),
       'tokens_per_second': ratio(
           total(other, 'output_length'), total(other, 'decoder_seconds')),
       'tokens_per_second_with_encoder': ratio(
@@ -169,7 +211,10 @@ def setting(
   }
 
 
-def settings(examples: Sequence[Row], costs: Sequence[Row]) -> list[Row]:
+def settings(
+    examples: Sequence[Row], costs: Sequence[Row],
+    scores: Sequence[str] = ('bleu',)
+) -> list[Row]:
   """All lines of `settings.jsonl`, in the order of the records."""
   groups: dict[tuple, dict[int, list[Row]]] = {}
   for row in examples:
@@ -177,6 +222,6 @@ def settings(examples: Sequence[Row], costs: Sequence[Row]) -> list[Row]:
     group.setdefault(row['gamma'], []).append(row)
   cost_of = {(c['draft'], c['temperature']): c for c in costs}
   return [
-      setting(by_gamma.get(0, []), rows, cost_of.get(key))
+      setting(by_gamma.get(0, []), rows, cost_of.get(key), scores)
       for key, by_gamma in groups.items()
       for gamma, rows in by_gamma.items() if gamma]

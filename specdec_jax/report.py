@@ -41,6 +41,12 @@ def _range(low: float | None, high: float | None) -> str:
   return MISSING if low is None else f'{number(low)}–{number(high)}'
 
 
+def _score(row: Row, name: str) -> str:
+  """A score and, in brackets, that of plain decoding."""
+  return (f'{number(row.get(name), 1)} ({number(row.get(name + "_plain"), 1)})'
+          if name in row else '')
+
+
 _COLUMNS: dict[str, Callable[[Row], str]] = {
     'draft': lambda s: cell(s['draft']),
     'γ': lambda s: str(s['gamma']),
@@ -55,12 +61,22 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     'measured': lambda s: number(s['speedup']),
     'repeats': lambda s: _range(s['speedup_low'], s['speedup_high']),
     'with encoder': lambda s: number(s['speedup_with_encoder']),
-    'BLEU (plain)':
-        lambda s: f'{number(s["bleu"], 1)} ({number(s["bleu_plain"], 1)})',
+    'BLEU (plain)': lambda s: _score(s, 'bleu'),
+    'ROUGE-1': lambda s: _score(s, 'rouge1'),
+    'ROUGE-2': lambda s: _score(s, 'rouge2'),
+    'ROUGE-Lsum': lambda s: _score(s, 'rougeLsum'),
     'same ids': lambda s: (
         '–' if s['identical'] is None
         else f'{s["identical"]} of {s["sentences"]}'),
 }
+
+def settings_table(rows: Sequence[Row]) -> str:
+  """Settings as a table; a column that is empty everywhere is left out."""
+  columns = {name: [show(row) for row in rows]
+             for name, show in _COLUMNS.items()}
+  columns = {name: cells for name, cells in columns.items() if any(cells)}
+  return table(list(columns), list(zip(*columns.values(), strict=True)))
+
 
 _LEGEND = """\
 α: mean of Σ min(p, q) over the tokens that the target generated (paper, section
@@ -133,9 +149,8 @@ def markdown(
     return '\n'.join([*parts, 'No setting has been decoded yet.\n'])
   parts += [verdicts(rows), conditions(rows), compile_line(costs)]
   for temperature in dict.fromkeys(row['temperature'] for row in rows):
-    parts += [f'## Temperature {temperature:g}\n', table(
-        list(_COLUMNS), [[show(row) for show in _COLUMNS.values()]
-                         for row in rows if row['temperature'] == temperature])]
+    parts += [f'## Temperature {temperature:g}\n', settings_table(
+        [row for row in rows if row['temperature'] == temperature])]
   parts += [
       '## How to read this\n', _LEGEND,
       '## Not comparable with the paper\n',
@@ -157,7 +172,7 @@ def write(workdir: pathlib.Path) -> None:
     raise records.WorkdirError(f'{path}: not readable: {error}') from error
   examples = records.read(workdir / 'examples.jsonl')
   costs = records.read(workdir / 'costs.jsonl')
-  rows = metrics.settings(examples, costs)
+  rows = metrics.settings(examples, costs, config['config']['scores'])
   records.replace_rows(workdir / 'settings.jsonl', rows)
   records.replace(workdir / 'report.md', markdown(config, rows, costs))
 

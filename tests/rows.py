@@ -19,7 +19,7 @@ COST = {'draft': 'D', 'temperature': 0.0, 'c': 0.1,
         'verify_ratio': {'2': 1.2, '4': 1.5}, 'compile_seconds': 1.0}
 
 CONFIG = {
-    'config': {'target': 'T'},
+    'config': {'target': 'T', 'scores': ['bleu']},
     'environment': {'device': 'cpu', 'processor': 'P', 'cores': 2,
                     'dtype': 'float32', 'versions': {'jax': '0'},
                     'commit': 'c' * 40}}

@@ -1,6 +1,8 @@
 """Data sets: lines as they stand in the file, errors with their place."""
 
 import pathlib
+import sys
+import types
 import urllib.error
 
 import pytest
@@ -130,3 +132,28 @@ def test_wmt_gives_sacrebleu_s_files(monkeypatch, tmp_path):
       sacrebleu, 'get_reference_files', lambda *_: [str(reference)])
   assert examples.load('wmt14') == [
       examples.Example(0, 'a', 'c'), examples.Example(1, 'b', 'd')]
+
+
+def test_tfds_gives_one_line_texts_of_its_test_split(monkeypatch):
+  asked = []
+
+  def load(name, split):
+    asked.append((name, split))
+    return [{'article': b'Two\n lines.', 'highlights': b'Short.', 'id': b'0'},
+            {'article': b'More.', 'highlights': b'Less.', 'id': b'1'}]
+  monkeypatch.setitem(sys.modules, 'tensorflow_datasets', types.SimpleNamespace(
+      load=load, as_numpy=iter))
+  (found,) = examples.load('tfds:cnn_dailymail', 1)
+  assert (found.source, found.reference) == ('Two lines.', 'Short.')
+  assert asked == [('cnn_dailymail', 'test')]
+
+
+def test_tfds_that_is_not_installed_says_what_to_do(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
+  with pytest.raises(examples.DataError, match='needs tensorflow_datasets'):
+    examples.load('tfds:cnn_dailymail')
+
+
+def test_an_unknown_tfds_set_is_refused_with_the_known_ones():
+  with pytest.raises(examples.DataError, match='allowed are tfds:cnn'):
+    examples.load('tfds:mnist')

@@ -104,16 +104,30 @@ def test_tokens_a_second_are_output_tokens_with_and_without_encoder():
 def test_bleu_of_wrong_text_is_low_and_of_the_reference_is_100():
   references = ['der Hund beißt den Mann', 'ein Haus am See ist schön',
                 'wir öffnen die Datei']
-  assert metrics.bleu(references, references) == pytest.approx(100)
-  assert metrics.bleu(['x y z'] * 3, references) < 1
+  right = metrics.bleu(references, references)
+  assert right == {'bleu': pytest.approx(100)}
+  assert metrics.bleu(['x y z'] * 3, references)['bleu'] < 1
+
+
+def test_rouge_is_the_mean_over_sentences():
+  found = metrics.rouge(['the cat sat', 'x'], ['the cat sat', 'y'])
+  assert found == {'rouge1': 50, 'rouge2': 50, 'rougeLsum': 50}
+
+
+def test_rouge_stands_beside_bleu_when_asked_for():
+  setting = metrics.setting([row()], [row(gamma=2)], None, ('bleu', 'rouge'))
+  assert setting['rouge1'] == setting['rouge1_plain'] == 100
+  assert 'rouge1' not in metrics.setting([row()], [row(gamma=2)], None)
 
 
 @pytest.mark.parametrize(('hypotheses', 'references'), [
     (['a', 'b', 'c'], [['a'], ['b'], ['c']]), (['a'], ['a', 'b']),
     ('text', 'text'), ([], [])])
-def test_bleu_takes_two_lists_of_equal_length_only(hypotheses, references):
+@pytest.mark.parametrize('score', [metrics.bleu, metrics.rouge])
+def test_scores_take_two_lists_of_equal_length_only(
+    score, hypotheses, references):
   with pytest.raises(ValueError, match='allowed'):
-    metrics.bleu(hypotheses, references)
+    score(hypotheses, references)
 
 
 def test_sentences_without_references_have_no_bleu():
