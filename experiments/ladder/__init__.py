@@ -1,0 +1,1 @@
+"""From Debian packages to the ladder that ships: corpus, training, shipping."""
