@@ -24,11 +24,9 @@ from specdec_jax import cache as cache_lib
 from specdec_jax import draft as draft_lib
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import verify as verify_lib
+from specdec_jax import vocab
 
 AnyArray = Array | np.ndarray  # results are also held on the host
-
-START_ID = 0
-EOS_ID = 1
 
 # Why a row has ended.
 RUNNING, EOS, LENGTH, BAD_TARGET, BAD_DRAFT = range(5)
@@ -106,7 +104,7 @@ def init(spec: Spec, target_cache, draft_state, budget_b) -> DecodeState:
   b = target_cache.length.shape[0]
   counts = [jnp.zeros((b, spec.max_tokens), jnp.int32) for _ in range(3)]
   return DecodeState(
-      tokens=jnp.full((b, spec.slots), START_ID, jnp.int32),
+      tokens=jnp.full((b, spec.slots), vocab.START_ID, jnp.int32),
       length=jnp.ones(b, jnp.int32),
       ended=jnp.where(budget_b > 0, RUNNING, LENGTH),
       round=jnp.zeros((), jnp.int32),
@@ -209,7 +207,7 @@ def commit(
   block_bp = jnp.pad(tokens_bg, ((0, 0), (0, 1)))
   block_bp = jnp.where(
       place == accepted.count[:, None], accepted.next[:, None], block_bp)
-  is_eos = (block_bp == EOS_ID) & (place <= accepted.count[:, None])
+  is_eos = (block_bp == vocab.EOS_ID) & (place <= accepted.count[:, None])
   has_eos = jnp.any(is_eos, axis=1)
   grown_b = jnp.where(
       has_eos, jnp.argmax(is_eos, axis=1) + 1, accepted.count + 1)

@@ -7,6 +7,7 @@ an argument. It never sees the target.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -49,6 +50,7 @@ class Drafter:
   draft: Callable
 
 
+@functools.cache
 def model_drafter(start: Callable, extend: Callable) -> Drafter:
   """Drafts with a model, one token a call (section 2.3)."""
   return Drafter(start, lambda *args: _draft(extend, *args))

@@ -10,7 +10,7 @@ Sources are padded to a few bucket lengths, and each bucket's programs are
 compiled once, before anything is timed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import time
@@ -64,22 +64,26 @@ class Output:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Programs:
-  """Compiled for one batch shape."""
-  start_target: Any
-  start_draft: Any
-  generate: Any
+class Programs:
+  """The compiled steps of decoding; see `decode.generate` for arguments."""
+  start_target: Callable
+  start_draft: Callable
+  generate: Callable
 
 
 @functools.cache
-def _jitted_start(start, slots):
+def _start(start: Callable, slots: int) -> Callable:
   return jax.jit(lambda params, ids: start(params, ids, slots))
 
 
 @functools.cache
-def _jitted_generate(spec):
-  return jax.jit(
-      functools.partial(decode.generate, spec), donate_argnums=(2, 3))
+def _programs(target_start: Callable, spec: decode.Spec) -> Programs:
+  """Kept for the life of the process: equal decoders compile once."""
+  return Programs(
+      start_target=_start(target_start, spec.slots),
+      start_draft=_start(spec.drafter.start, spec.slots),
+      generate=jax.jit(functools.partial(decode.generate, spec),
+                       donate_argnums=(2, 3)))
 
 
 class Decoder:
@@ -140,7 +144,8 @@ class Decoder:
     self.spec = decode.Spec(
         self.target_model.extend, drafter, gamma, max_new_tokens,
         slots or max_new_tokens + gamma + 1)
-    self._programs: dict[int, _Programs] = {}
+    self.programs = _programs(self.target_model.start, self.spec)
+    self._warm: set[int] = set()  # buckets that have run
     self.compile_seconds = 0.0
 
   def encode(self, texts: Sequence[str], first: int = 0) -> list[vocab.Source]:
@@ -173,7 +178,7 @@ class Decoder:
     """Decodes up to `batch_size` sources and times it."""
     length = vocab.bucket(
         max(len(s.ids) for s in sources), self.source_buckets)
-    programs = self.compile(length)
+    self.compile(length)
     filler = [()] * (self.batch_size - len(sources))
     ids = jnp.asarray(vocab.pad([*(s.ids for s in sources), *filler], length))
     index = first_index + jnp.arange(self.batch_size)
@@ -183,14 +188,9 @@ class Decoder:
     jax.block_until_ready((ids, keys, budget))
 
     began = time.perf_counter()
-    target_cache = programs.start_target(self.target.params, ids)
-    draft_state = programs.start_draft(self._draft_params, ids)
-    jax.block_until_ready((target_cache, draft_state))
+    states = jax.block_until_ready(self._encode_ids(ids))
     encoded = time.perf_counter()
-    decoded = programs.generate(
-        self.target.params, self._draft_params, target_cache, draft_state,
-        self.sampling, keys, budget)
-    jax.block_until_ready(decoded)
+    decoded = jax.block_until_ready(self._generate(states, keys, budget))
     ended = time.perf_counter()
     return self._outputs(
         sources, decoded, first_index, encoded - began, ended - encoded)
@@ -200,25 +200,28 @@ class Decoder:
     """The draft's weights; none for plain decoding."""
     return self.draft.params if self.draft and self.spec.gamma else None
 
-  def compile(self, length: int) -> _Programs:
-    """Compiles the programs of one bucket and runs them once."""
-    if length in self._programs:
-      return self._programs[length]
+  def compile(self, length: int) -> None:
+    """Runs the programs of one bucket once, on a batch of filler."""
+    if length in self._warm:
+      return
     began = time.perf_counter()
-    ids = jnp.zeros((self.batch_size, length), jnp.int32)
-    budget = jnp.zeros(self.batch_size, jnp.int32)
-    keys = decode.sentence_keys(jnp.asarray(self.seed), budget)
-    start_target = _jitted_start(self.target_model.start, self.spec.slots)
-    start_draft = _jitted_start(self.spec.drafter.start, self.spec.slots)
-    arguments = (
-        self.target.params, self._draft_params,
-        start_target(self.target.params, ids),
-        start_draft(self._draft_params, ids), self.sampling, keys, budget)
-    generate = _jitted_generate(self.spec).lower(*arguments).compile()
-    jax.block_until_ready(generate(*arguments))
-    self._programs[length] = _Programs(start_target, start_draft, generate)
+    filler = jnp.zeros((self.batch_size, length), jnp.int32)
+    nothing = jnp.zeros(self.batch_size, jnp.int32)
+    keys = decode.sentence_keys(jnp.asarray(self.seed), nothing)
+    jax.block_until_ready(self._generate(
+        self._encode_ids(filler), keys, nothing))
+    self._warm.add(length)
     self.compile_seconds += time.perf_counter() - began
-    return self._programs[length]
+
+  def _encode_ids(self, ids: jax.Array):
+    """Fresh target cache and draft state for encoder inputs."""
+    return (self.programs.start_target(self.target.params, ids),
+            self.programs.start_draft(self._draft_params, ids))
+
+  def _generate(self, states, keys, budget) -> decode.Decoded:
+    return self.programs.generate(
+        self.target.params, self._draft_params, *states, self.sampling, keys,
+        budget)
 
   def _outputs(self, sources, decoded, first_index, encoder_s, decoder_s):
     host = jax.device_get(dataclasses.replace(decoded, caches=None))

@@ -321,7 +321,6 @@ class Model:
   extend: Callable[[Params, Array, cache_lib.KVCache], tuple]
 
 
-@functools.cache
 def bind(
     config: T5Config, *, text_size: int | None = None, dtype: Any = jnp.float32
 ) -> Model:
@@ -333,6 +332,12 @@ def bind(
       that they have probability 0 in every path. None keeps all of them.
     dtype: of activations and caches.
   """
+  return _bind(config, text_size, jnp.dtype(dtype))
+
+
+@functools.cache
+def _bind(config: T5Config, text_size: int | None, dtype: Any) -> Model:
+  """The same functions for the same arguments: programs are kept by them."""
   module = T5(config, dtype)
 
   def start(params: Params, source_ids: Array, slots: int):

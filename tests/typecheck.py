@@ -19,8 +19,8 @@ _CHECK = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))
 
 
 def _is_plain(value) -> bool:
-  return all(isinstance(leaf, _PLAIN) or callable(leaf)
-             for leaf in jax.tree.leaves(value))
+  leaves = jax.tree.leaves(value, is_leaf=lambda x: x is None)
+  return all(isinstance(x, _PLAIN) or callable(x) for x in leaves)
 
 
 def checker(function):
