@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import typing
 
 from absl import logging
 from etils import epath
@@ -88,7 +89,7 @@ def read_config(folder: folder_lib.Folder) -> t5.T5Config:
   """The architecture in our own `config.json`, checked field by field."""
   where = folder.where(CONFIG)
   fields = folder_lib.parse_json(folder.read(CONFIG), where)
-  known = {f.name: f.type for f in dataclasses.fields(t5.T5Config)}
+  known = typing.get_type_hints(t5.T5Config)
   if fields.keys() != known.keys():
     raise errors.CheckpointError(
         f'{where}: has {sorted(fields)}, allowed are exactly {sorted(known)}')

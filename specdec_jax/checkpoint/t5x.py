@@ -135,7 +135,7 @@ def leaves(
   version = content.pop('version', None)
   if version not in _VERSIONS or type(version) is bool:
     raise errors.CheckpointError(
-        f'checkpoint {folder.where(key)}: version {str(version)[:200]!r}, '
+        f'checkpoint {folder.where(key)}: version {str(version)[:200]}, '
         f'allowed are {", ".join(map(str, _VERSIONS))}')
   weights = tree_lib.weights_only(dict(_flat(content)))
   return {name: _leaf(folder, key, name, value)

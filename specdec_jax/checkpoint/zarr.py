@@ -14,7 +14,7 @@ import itertools
 import json
 import math
 import pathlib
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 import zlib
 
 import numpy as np
@@ -38,6 +38,7 @@ _MAX_CHUNKS = 100_000
 _CHUNK_BYTES = 64 << 20  # as T5X writes them
 
 
+@runtime_checkable
 class Store(Protocol):
   """Where the files of an array are."""
 
