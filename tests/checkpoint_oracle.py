@@ -12,6 +12,7 @@ from typing import Any
 from flax import serialization
 from flax import traverse_util
 import jax
+from jax import numpy as jnp
 import ml_dtypes
 import numpy as np
 import tensorstore as ts
@@ -46,7 +47,7 @@ def arrays(config: t5.T5Config, seed: int = 0, dtype=np.float32) -> Arrays:
           for name, shape in _shapes(config).items()}
 
 
-def train_vocabulary(path: pathlib.Path, size: int = 50) -> vocab.Vocabulary:
+def train_vocabulary(path: pathlib.Path, size: int = 36) -> vocab.Vocabulary:
   """A small SentencePiece model of `size` pieces."""
   texts = ['Open the file and save it again.', 'The dog sees a small house.',
            'Click the button to close the window.'] * 8
@@ -58,9 +59,10 @@ def assert_same(found: Any, expected: Arrays) -> None:
   flat = traverse_util.flatten_dict(found, sep='/')
   assert flat.keys() == expected.keys()
   for name, x in expected.items():
-    y = np.asarray(flat[name])
+    y = np.ascontiguousarray(flat[name])
     assert y.dtype == x.dtype and y.shape == x.shape, name
-    np.testing.assert_array_equal(y.view(np.uint8), x.view(np.uint8), name)
+    np.testing.assert_array_equal(
+        y.view(np.uint8), np.ascontiguousarray(x).view(np.uint8), name)
 
 
 def _write_zarr(kvstore: dict[str, Any], x: np.ndarray, compressor, chunks):
@@ -161,7 +163,7 @@ def _orbax_metadata(names: list[str], use_ocdbt: bool) -> dict[str, Any]:
 
 def write_orbax(
     folder: pathlib.Path, weights: Arrays, *, ocdbt: bool, item: str = 'state',
-    root: str = 'target', config: Any = None
+    root: str = 'target'
 ) -> None:
   """An Orbax-written T5X checkpoint, with a step and an optimizer slot."""
   inner = folder / item
@@ -175,8 +177,6 @@ def write_orbax(
     if ocdbt:
       kvstore = {'driver': 'ocdbt', 'path': f'{path}/', 'base':
                  {'driver': 'file', 'path': f'{inner}/'}}
-      if config is not None:
-        kvstore['config'] = config
     _write_zarr(kvstore, x, ZSTD, None)
   (inner / '_METADATA').write_text(
       json.dumps(_orbax_metadata(list(entries), ocdbt)))
@@ -215,5 +215,10 @@ def _three(x: np.ndarray, part: str, config: t5.T5Config) -> np.ndarray:
 def logits(params, config: t5.T5Config, source, tokens) -> np.ndarray:
   """Logits (b, t, v) of our own model, all tokens in one call."""
   model = t5.bind(config)
-  cache = model.start(params, source, tokens.shape[1])
-  return np.asarray(jax.device_get(model.extend(params, tokens, cache)[0]))
+  params, source, tokens = jax.tree.map(jnp.asarray, (params, source, tokens))
+
+  @jax.jit
+  def run(params, source, tokens):
+    cache = model.start(params, source, tokens.shape[1])
+    return model.extend(params, tokens, cache)[0]
+  return np.asarray(run(params, source, tokens))
