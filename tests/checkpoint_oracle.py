@@ -92,7 +92,7 @@ def write_t5x(
     driver: of the kvstore in the specs: file, gfile or gcs.
     version: 2 keeps the bits of bfloat16 as uint16; None is a bare tree.
     inline: arrays in the msgpack file.
-    old_spec: `path` at the top of the spec, and a bucket (TensorStore < 0.1.14).
+    old_spec: `path` at the top of the spec, as TensorStore before 0.1.14.
     placeholders: texts instead of specs, as the first Orbax versions wrote.
     split: chunks along the first axis.
   """

@@ -74,15 +74,19 @@ class Folder:
           f'checkpoint {path}: a link to {real}, outside the checkpoint '
           'folder; put the file itself there')
 
-  def check_links(self) -> None:
-    """Refuses a local folder with any link out of it, at any depth.
+  def check_entries(self) -> None:
+    """Refuses a local folder with a link out of it or a pipe, at any depth.
 
     For what reads files itself (TensorStore's database driver).
     """
-    if self.is_local:
-      for at, folders, files in os.walk(self.root):
-        for name in (*folders, *files):
-          self._check_link(pathlib.Path(at) / name)
+    if not self.is_local:
+      return
+    for at, folders, files in os.walk(self.root):
+      for path in (pathlib.Path(at) / name for name in (*folders, *files)):
+        self._check_link(path)
+        if not path.is_file() and not path.is_dir():
+          raise errors.CheckpointError(
+              f'checkpoint {path}: neither a file nor a folder')
 
   def total_size(self, patterns: Iterable[str]) -> int:
     """Bytes of all files that match any of `patterns`."""
@@ -93,6 +97,9 @@ class Folder:
     """Bytes of a regular file; None where there is none."""
     path = self.file(key)
     try:
+      if self.is_local:  # etils counts pipes as files; opening one would hang
+        local = pathlib.Path(path)
+        return local.stat().st_size if local.is_file() else None
       return path.stat().length if path.is_file() else None
     except OSError as error:
       raise self._unreadable(key, error) from error

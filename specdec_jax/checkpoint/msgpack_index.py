@@ -7,11 +7,12 @@ are left, and nesting is bounded.
 """
 
 import dataclasses
+import io
 import struct
 from typing import Any, IO
 
 _MAX_DEPTH = 32
-_MAX_VALUES = 2_000_000  # T5-11B with its optimizer has under 100,000
+_MAX_VALUES = 1_000_000  # T5-11B with its optimizer has under 100,000
 _FIXED = {  # type byte: struct format
     0xca: '>f', 0xcb: '>d', 0xcc: '>B', 0xcd: '>H', 0xce: '>I', 0xcf: '>Q',
     0xd0: '>b', 0xd1: '>h', 0xd2: '>i', 0xd3: '>q'}
@@ -35,7 +36,7 @@ class Span:
 class _Index:
   """Walks one value; `stop` is the first byte that is not its own."""
 
-  def __init__(self, file: IO[bytes], start: int, stop: int):
+  def __init__(self, file: io.IOBase | IO[bytes], start: int, stop: int):
     self._file, self._at, self._stop = file, start, stop
     self._left = _MAX_VALUES
     file.seek(start)
@@ -116,7 +117,7 @@ class _Index:
     return entries
 
 
-def index(file: IO[bytes], start: int, stop: int) -> Any:
+def index(file: io.IOBase | IO[bytes], start: int, stop: int) -> Any:
   """The one value between two bytes of a file; arrays and bytes as `Span`s.
 
   Example: the ten bytes of `{'a': [1, b'xyz']}` give `{'a': [1, Span(7, 3)]}`.

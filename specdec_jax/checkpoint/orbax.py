@@ -55,7 +55,7 @@ def _open(folder: folder_lib.Folder) -> zarr.Store:
   """Where the arrays are: in the database if there is one, or in the folder."""
   if folder.size(_MANIFEST) is None:
     return folder
-  folder.check_links()
+  folder.check_entries()
   base = os.fspath(folder.root)
   base = ({'driver': 'file', 'path': f'{base}/'} if folder.is_local
           else f'{base}/')

@@ -98,7 +98,8 @@ def _metadata(store: Store, path: str) -> _Array:
       leaf_lib.checked_shape(fields.get('chunks'), where),
       _DTYPES[_one_of(fields.get('dtype'), _DTYPES, 'dtype', where)],
       _one_of(compressor, _RATIO, 'compressor', where),
-      _one_of(fields.get('dimension_separator', '.'), './', 'separator', where))
+      _one_of(fields.get('dimension_separator', '.'), ('.', '/'),
+              'dimension_separator', where))
   if len(array.shape) != len(array.chunks) or (
       math.prod(array.counts) > _MAX_CHUNKS):
     raise errors.CheckpointError(
