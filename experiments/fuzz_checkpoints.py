@@ -113,7 +113,7 @@ def _edit(value: Any, generator: np.random.Generator) -> Any:
   return value
 
 
-def _edit_file(name: str, data: bytes, generator: np.random.Generator) -> bytes:
+def _edit_file(name: str, data: bytes, generator: np.random.Generator) -> Any:
   """An edit that keeps the file's syntax, where it has one we know."""
   if name.endswith('.safetensors'):
     length = int.from_bytes(data[:8], 'little')
