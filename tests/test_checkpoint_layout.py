@@ -144,7 +144,7 @@ def test_vocabulary_lies_beside_the_weights_or_the_run(tmp_path):
   def found():
     return layout.open_checkpoint(str(run / 'checkpoint_7')).vocabulary
   assert found() is None
-  for place in (run / 'spiece.model', run / 'sentencepiece.model',
+  for place in (tmp_path / 'sentencepiece.model', run / 'spiece.model',
                 run / 'checkpoint_7' / 'spiece.model'):
     place.write_bytes(b'x')
     assert found() == place

@@ -114,13 +114,18 @@ def _steps(folder: folder_lib.Folder) -> Iterator[str]:
 
 
 def _vocabulary(folder: folder_lib.Folder) -> pathlib.Path | None:
-  """A SentencePiece file in the folder, or for a step in the run's folder."""
-  places = [folder]
-  if _STEP.fullmatch(folder.root.name):
-    places.append(folder_lib.Folder(folder.root.parent))
-  for place in places:
+  """A SentencePiece file in the folder or beside it.
+
+  For a step of a run, beside the run's folder counts as well.
+  """
+  if not folder.is_local:
+    return None
+  root = folder.root
+  parents = [root.parent] + (
+      [root.parent.parent] if _STEP.fullmatch(root.name) else [])
+  for place in (folder, *map(folder_lib.Folder, parents)):
     for name in VOCABULARIES:
-      if place.is_local and place.size(name) is not None:
+      if place.size(name) is not None:
         return pathlib.Path(place.file(name))
   return None
 
