@@ -23,6 +23,7 @@ from absl import logging
 import jax
 import numpy as np
 
+from specdec_jax import architecture
 from specdec_jax import checkpoint
 from specdec_jax import t5
 
@@ -60,14 +61,15 @@ def measure(name: str, dtype: str = 'float32') -> Measured:
 
 def write_random(folder: pathlib.Path, size: str, form: str) -> None:
   """Random weights of a public size, as the initialiser draws them."""
-  config = t5.SIZES[size]
+  config = architecture.SIZES[size]
   params = t5.init_params(config, jax.random.key(0))
   checkpoint.write(
       folder, checkpoint.from_arrays(checkpoint.flatten(params)), config, None,
       form, np.float32)
 
 
-_SIZE = flags.DEFINE_enum('size', 't5_1_1_base', sorted(t5.SIZES), 'Model.')
+_SIZE = flags.DEFINE_enum(
+    'size', 't5_1_1_base', sorted(architecture.SIZES), 'Model.')
 _KEEP = flags.DEFINE_string('keep', None, 'Folder to write and keep.')
 _FORMS = flags.DEFINE_multi_enum(
     'format', list(checkpoint.FORMATS), checkpoint.FORMATS, 'Layouts.')

@@ -17,13 +17,14 @@ import ml_dtypes
 import numpy as np
 import tensorstore as ts
 
+from specdec_jax import architecture
 from specdec_jax import t5
 from specdec_jax import vocab
 
-TINY = t5.T5Config(
+TINY = architecture.T5Config(
     d_model=8, d_ff=16, num_heads=2, head_dim=3, encoder_layers=3,
     decoder_layers=2, vocab_size=160)
-TINY_1_0 = t5.T5Config(
+TINY_1_0 = architecture.T5Config(
     d_model=8, d_ff=16, num_heads=2, head_dim=3, encoder_layers=2,
     decoder_layers=3, gated=False, tied=True, vocab_size=160)
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -35,12 +36,14 @@ Arrays = dict[str, np.ndarray]
 
 
 @functools.cache
-def _shapes(config: t5.T5Config) -> dict[str, tuple[int, ...]]:
+def _shapes(config: architecture.T5Config) -> dict[str, tuple[int, ...]]:
   flat = traverse_util.flatten_dict(t5.param_shapes(config), sep='/')
   return {name: x.shape for name, x in sorted(flat.items())}
 
 
-def arrays(config: t5.T5Config, seed: int = 0, dtype=np.float32) -> Arrays:
+def arrays(
+    config: architecture.T5Config, seed: int = 0, dtype: Any = np.float32
+) -> Arrays:
   """Random weights by flat T5X name."""
   generator = np.random.default_rng(seed)
   return {name: (generator.standard_normal(shape) * 0.3).astype(dtype)
@@ -183,7 +186,7 @@ def write_orbax(
   (folder / '_CHECKPOINT_METADATA').write_text('{}')
 
 
-def scan(weights: Arrays, config: t5.T5Config) -> Arrays:
+def scan(weights: Arrays, config: architecture.T5Config) -> Arrays:
   """The same weights with the layers stacked on axis 1, as T5X scans them."""
   out: Arrays = {}
   layers = {'encoder': config.encoder_layers, 'decoder': config.decoder_layers}
@@ -203,7 +206,9 @@ def scan(weights: Arrays, config: t5.T5Config) -> Arrays:
   return out
 
 
-def _three(x: np.ndarray, part: str, config: t5.T5Config) -> np.ndarray:
+def _three(
+    x: np.ndarray, part: str, config: architecture.T5Config
+) -> np.ndarray:
   heads = (config.num_heads, config.head_dim)
   if 'attention/' not in part:
     return x
@@ -212,7 +217,7 @@ def _three(x: np.ndarray, part: str, config: t5.T5Config) -> np.ndarray:
   return x.reshape(x.shape[0], *heads)
 
 
-def logits(params, config: t5.T5Config, source, tokens) -> np.ndarray:
+def logits(params, config: architecture.T5Config, source, tokens) -> np.ndarray:
   """Logits (b, t, v) of our own model, all tokens in one call."""
   model = t5.bind(config)
   params, source, tokens = jax.tree.map(jnp.asarray, (params, source, tokens))

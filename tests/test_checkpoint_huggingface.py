@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from safetensors import numpy as safetensors_numpy
 
+from specdec_jax import architecture
 from specdec_jax import checkpoint
-from specdec_jax import t5
 from specdec_jax.checkpoint import huggingface
 from tests import checkpoint_oracle as oracle
 
 # Small sizes (T5 1.0 and 1.1), and 3B's 32 heads, where the bias table is
 # square and no shape tells that it is transposed (case 44).
 _SIZES = {
-    't5_small': t5.SIZES['t5_small'],
-    't5_1_1_small': t5.SIZES['t5_1_1_small'],
-    'square_table': t5.T5Config(16, 24, 32, 2, 2, 2, vocab_size=160),
-    'gated_and_tied': t5.T5Config(16, 24, 4, 4, 2, 1, tied=True,
+    't5_small': architecture.SIZES['t5_small'],
+    't5_1_1_small': architecture.SIZES['t5_1_1_small'],
+    'square_table': architecture.T5Config(16, 24, 32, 2, 2, 2, vocab_size=160),
+    'gated_and_tied': architecture.T5Config(16, 24, 4, 4, 2, 1, tied=True,
                                   vocab_size=160),
 }
 _TOLERANCE = 1e-4  # float32 logits of two programs
@@ -43,7 +43,7 @@ def _transformers():
       'transformers', reason='transformers is not installed')
 
 
-def _torch_model(config: t5.T5Config):
+def _torch_model(config: architecture.T5Config):
   """A random transformers model, with a head of its own where untied."""
   transformers = _transformers()
   torch = pytest.importorskip('torch', reason='torch is not installed')
@@ -215,7 +215,8 @@ def test_wrong_weights_are_refused_by_name(tmp_path, edit, message):
     (dict(pad_token_id=-1), 'pad_token_id=.-1., allowed'),
     (dict(model_type='bart'), "model_type='bart'"),
     (dict(d_ff='16'), 'd_ff=16, allowed are integers'),
-    (dict(vocab_size=1 << 60), 'vocab_size'),
+    (dict(vocab_size=1 << 60), 'vocab_size=.*numbers from 1 to'),
+    (dict(num_layers=1 << 30), 'encoder_layers=.*from 1 to 128'),
     (dict(layer_norm_epsilon=[]), 'layer_norm_epsilon'),
 ], ids=str)
 def test_config_that_contradicts_the_weights_is_refused(

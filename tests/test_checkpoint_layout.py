@@ -91,10 +91,12 @@ def test_own_folder_without_its_metadata_is_unfinished(tmp_path):
 @pytest.mark.parametrize('edit, message', [
     (lambda fields: fields.pop('d_ff'), 'allowed are exactly'),
     (lambda fields: fields.update(more=1), 'allowed are exactly'),
-    (lambda fields: fields.update(d_ff='16'), 'd_ff=16: allowed is int'),
-    (lambda fields: fields.update(d_ff=-1), 'd_ff=-1: allowed is int of 0'),
-    (lambda fields: fields.update(gated=1), 'gated=1: allowed is bool'),
+    (lambda fields: fields.update(d_ff='16'), "d_ff='16', allowed are"),
+    (lambda fields: fields.update(d_ff=-1), "d_ff='-1', allowed are whole"),
+    (lambda fields: fields.update(gated=1), "gated='1', allowed are True or"),
     (lambda fields: fields.update(norm_epsilon=float('nan')), 'norm_epsilon'),
+    (lambda fields: fields.update(encoder_layers=1 << 30), 'from 1 to 128'),
+    (lambda fields: fields.update(d_ff=1 << 60), 'from 1 to 16777216'),
     (lambda fields: fields.update(d_ff=32), 'd_ff is 16, config.json says 32'),
 ])
 def test_config_of_ours_is_checked_field_by_field(tmp_path, edit, message):

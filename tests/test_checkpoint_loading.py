@@ -152,7 +152,7 @@ def test_peak_memory_is_at_most_1_3_times_the_weights(tmp_path, form):
   """Case 41; the optimizer's state, as large as the weights, is not read."""
   if not os.path.exists('/proc/self/clear_refs'):
     pytest.skip('peak memory of a part of a process needs /proc')
-  config = oracle.TINY.__class__(512, 1024, 8, 64, 3, 3, vocab_size=9000)
+  config = oracle.TINY.__class__(512, 1024, 8, 64, 6, 6, vocab_size=9000)
   weights = oracle.arrays(config)
   if form == 't5x':
     oracle.write_t5x(tmp_path / 'm', weights, split=2)

@@ -7,8 +7,8 @@ from flax import serialization
 import numpy as np
 import pytest
 
+from specdec_jax import architecture
 from specdec_jax import checkpoint
-from specdec_jax import t5
 from tests import checkpoint_oracle as oracle
 
 
@@ -57,7 +57,7 @@ def test_fixture_has_its_518240_parameters():
     pytest.skip('the T5X example file is not beside this repository')
   stored = checkpoint.open_checkpoint(str(oracle.FIXTURE))
   config = checkpoint.settle(stored)
-  assert config == t5.T5Config(8, 16, 4, 3, 2, 2)
+  assert config == architecture.T5Config(8, 16, 4, 3, 2, 2)
   assert sum(np.prod(x.shape) for x in stored.leaves.values()) == 518_240
   content = serialization.msgpack_restore(oracle.FIXTURE.read_bytes())
   target = content['optimizer']['target']
@@ -79,7 +79,7 @@ def test_optimizer_state_is_not_read(tmp_path):
 
 def test_layers_land_by_number_and_not_by_text(tmp_path):
   """Twelve layers, layer i filled with i (case 46)."""
-  config = t5.T5Config(4, 4, 2, 2, 12, 12, vocab_size=32)
+  config = architecture.T5Config(4, 4, 2, 2, 12, 12, vocab_size=32)
   weights = oracle.arrays(config)
   for name, x in weights.items():
     if '/layers_' in name:

@@ -2,7 +2,7 @@
 
 The walk of `load`: `layout` finds out what a folder holds and opens it as
 leaves that are known but not read (`t5x`, `orbax`, `huggingface`, over `zarr`,
-`msgpack_index`, `safetensors_file`); `architecture` finds out which T5 they are
+`msgpack_index`, `safetensors_file`); `identity` finds out which T5 they are
 and checks names, shapes and dtypes; `loading` reads them one by one to the
 device. `saving` goes the other way. All files are read through `folder`.
 
@@ -12,12 +12,12 @@ checkpoint of the tree with T5X names) and `sentencepiece.model`.
 
 import os
 
-from specdec_jax import t5
+from specdec_jax import architecture
 from specdec_jax.checkpoint import folder as _folder
 from specdec_jax.checkpoint import layout as _layout
-from specdec_jax.checkpoint.architecture import check_names_and_shapes
-from specdec_jax.checkpoint.architecture import stored_dtype
 from specdec_jax.checkpoint.errors import CheckpointError
+from specdec_jax.checkpoint.identity import check_names_and_shapes
+from specdec_jax.checkpoint.identity import stored_dtype
 from specdec_jax.checkpoint.layout import find
 from specdec_jax.checkpoint.layout import open_checkpoint
 from specdec_jax.checkpoint.layout import Stored
@@ -38,6 +38,6 @@ __all__ = [
     'read_config', 'save', 'settle', 'stored_dtype', 'unflatten', 'write']
 
 
-def read_config(path: str | os.PathLike[str]) -> t5.T5Config:
+def read_config(path: str | os.PathLike[str]) -> architecture.T5Config:
   """The architecture in the `config.json` of a folder of our own layout."""
   return _layout.read_config(_folder.Folder(find(os.fspath(path))))

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from specdec_jax import t5
+from specdec_jax import architecture
 from specdec_jax.checkpoint import errors
 from specdec_jax.checkpoint import folder as folder_lib
+from specdec_jax.checkpoint import identity
 from specdec_jax.checkpoint import leaf as leaf_lib
 from specdec_jax.checkpoint import safetensors_file
 
@@ -118,7 +119,7 @@ def _drop_copies(
 
 
 def leaves(
-    folder: folder_lib.Folder, config: t5.T5Config
+    folder: folder_lib.Folder, config: architecture.T5Config
 ) -> dict[str, leaf_lib.Leaf]:
   """The weights under T5X names; arrays without one keep theirs."""
   found = _files(folder)
@@ -148,19 +149,18 @@ _ALLOWED = {
     'model_type': ('t5',), 'feed_forward_proj': ('relu', 'gated-gelu'),
     'decoder_start_token_id': (0,), 'pad_token_id': (0,), 'eos_token_id': (1,),
     'tie_word_embeddings': (True, False)}
-_MAX_SIZE = 1 << 32
 
 
 def _size(fields: dict[str, Any], name: str, where: str) -> int:
   value = fields.get(name)
-  if type(value) is not int or not 0 < value < _MAX_SIZE:
+  if type(value) is not int or value < 1:
     raise errors.CheckpointError(
         f'checkpoint {where}: {name}={str(value)[:200]}, allowed are integers '
         'of 1 and above')
   return value
 
 
-def read_config(folder: folder_lib.Folder) -> t5.T5Config:
+def read_config(folder: folder_lib.Folder) -> architecture.T5Config:
   """The architecture in `config.json`; another model than T5 is refused."""
   where = folder.where(CONFIG)
   fields = folder_lib.parse_json(folder.read(CONFIG), where)
@@ -181,8 +181,10 @@ def read_config(folder: folder_lib.Folder) -> t5.T5Config:
   # transformers 5 writes `tie_word_embeddings: true` for both flavours and
   # tells them apart by whether the outputs are scaled.
   tied = fields.get('scale_decoder_outputs', fields['tie_word_embeddings'])
-  return t5.T5Config(
-      **{ours: _size(fields, theirs, where) for ours, theirs in _SIZES.items()},
+  return identity.make_config(
+      where,
+      **{ours: _size(fields, theirs, where)
+         for ours, theirs in _SIZES.items()},
       decoder_layers=_size(fields, 'num_decoder_layers', where),
       relpos_max_distance=_size(
           fields, 'relative_attention_max_distance', where),
@@ -190,7 +192,9 @@ def read_config(folder: folder_lib.Folder) -> t5.T5Config:
       norm_epsilon=epsilon)
 
 
-def _config_fields(config: t5.T5Config, dtype: np.dtype) -> dict[str, Any]:
+def _config_fields(
+    config: architecture.T5Config, dtype: np.dtype
+) -> dict[str, Any]:
   sizes = {theirs: getattr(config, ours) for ours, theirs in _SIZES.items()}
   return sizes | {
       'architectures': ['T5ForConditionalGeneration'],
@@ -213,7 +217,7 @@ def _config_fields(config: t5.T5Config, dtype: np.dtype) -> dict[str, Any]:
 
 def write(
     folder: pathlib.Path, leaves: leaf_lib.Leaves, dtype: np.dtype,
-    config: t5.T5Config
+    config: architecture.T5Config
 ) -> None:
   """Writes `config.json` and one safetensors file."""
   (folder / CONFIG).write_text(

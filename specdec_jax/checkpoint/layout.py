@@ -16,16 +16,16 @@ import json
 import os
 import pathlib
 import re
-import typing
 
 from absl import logging
 from etils import epath
 
+from specdec_jax import architecture
 from specdec_jax import examples
-from specdec_jax import t5
 from specdec_jax.checkpoint import errors
 from specdec_jax.checkpoint import folder as folder_lib
 from specdec_jax.checkpoint import huggingface
+from specdec_jax.checkpoint import identity
 from specdec_jax.checkpoint import leaf as leaf_lib
 from specdec_jax.checkpoint import orbax
 from specdec_jax.checkpoint import scanned
@@ -46,7 +46,7 @@ class Stored:
   where: str
   layout: str  # 't5x', 'orbax', 'hf' or 'own'
   leaves: leaf_lib.Leaves
-  declared: t5.T5Config | None  # what its config file says
+  declared: architecture.T5Config | None  # what its config file says
   vocabulary: pathlib.Path | None  # the SentencePiece file beside it
 
 
@@ -85,23 +85,18 @@ def find(name: str) -> epath.Path:
   return path
 
 
-def read_config(folder: folder_lib.Folder) -> t5.T5Config:
+def read_config(folder: folder_lib.Folder) -> architecture.T5Config:
   """The architecture in our own `config.json`, checked field by field."""
   where = folder.where(CONFIG)
   fields = folder_lib.parse_json(folder.read(CONFIG), where)
-  known = typing.get_type_hints(t5.T5Config)
-  if fields.keys() != known.keys():
+  known = {f.name for f in dataclasses.fields(architecture.T5Config)}
+  if fields.keys() != known:
     raise errors.CheckpointError(
         f'{where}: has {sorted(fields)}, allowed are exactly {sorted(known)}')
-  for name, value in fields.items():
-    if type(value) is not known[name] or not 0 <= value < 1 << 32:
-      raise errors.CheckpointError(
-          f'{where}: {name}={str(value)[:200]}: allowed is '
-          f'{known[name].__name__} of 0 and above')
-  return t5.T5Config(**fields)
+  return identity.make_config(where, **fields)
 
 
-def config_text(config: t5.T5Config) -> str:
+def config_text(config: architecture.T5Config) -> str:
   """What `read_config` reads."""
   return json.dumps(dataclasses.asdict(config), indent=2) + '\n'
 
@@ -131,7 +126,7 @@ def _vocabulary(folder: folder_lib.Folder) -> pathlib.Path | None:
 
 
 def _with_config(folder: folder_lib.Folder) -> tuple[
-    str, leaf_lib.Leaves, t5.T5Config]:
+    str, leaf_lib.Leaves, architecture.T5Config]:
   """Our own layout or Hugging Face's; both have a `config.json`."""
   if folder.has_folder(PARAMS):
     config = read_config(folder)
@@ -154,7 +149,7 @@ def _with_config(folder: folder_lib.Folder) -> tuple[
 
 
 def _leaves(folder: folder_lib.Folder) -> tuple[
-    str, leaf_lib.Leaves, t5.T5Config | None] | None:
+    str, leaf_lib.Leaves, architecture.T5Config | None] | None:
   """(layout, leaves, declared config); None where no layout is found."""
   if folder.size(CONFIG) is not None:
     return _with_config(folder)

@@ -10,10 +10,11 @@ import jax
 from jax import numpy as jnp
 import numpy as np
 
+from specdec_jax import architecture
 from specdec_jax import t5
 from specdec_jax import vocab
-from specdec_jax.checkpoint import architecture
 from specdec_jax.checkpoint import errors
+from specdec_jax.checkpoint import identity
 from specdec_jax.checkpoint import layout
 from specdec_jax.checkpoint import leaf as leaf_lib
 from specdec_jax.checkpoint import tree
@@ -26,7 +27,7 @@ Placement = jax.sharding.Sharding | Callable[[str], jax.sharding.Sharding]
 class Loaded:
   """One model ready to decode."""
   name: str
-  config: t5.T5Config
+  config: architecture.T5Config
   params: t5.Params
   vocabulary: vocab.Vocabulary
 
@@ -72,11 +73,11 @@ def find_vocabulary(
 
 
 def settle(
-    stored: layout.Stored, config: t5.T5Config | None = None
-) -> t5.T5Config:
+    stored: layout.Stored, config: architecture.T5Config | None = None
+) -> architecture.T5Config:
   """The checkpoint's architecture; refused where anything contradicts it."""
-  architecture.stored_dtype(stored.leaves, stored.where)
-  return architecture.settle(
+  identity.stored_dtype(stored.leaves, stored.where)
+  return identity.settle(
       stored.leaves,
       {layout.CONFIG: stored.declared, 'the config given': config},
       stored.where)
@@ -87,7 +88,7 @@ def load(
     dtype: Any = jnp.float32,
     *,
     vocabulary: str | os.PathLike[str] | None = None,
-    config: t5.T5Config | None = None,
+    config: architecture.T5Config | None = None,
     placement: Placement | None = None,
 ) -> Loaded:
   """Loads a model of any layout by path, URL or `mini/ROLE`.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import orbax.checkpoint as ocp
 
+from specdec_jax import architecture
 from specdec_jax import t5
 from specdec_jax import vocab
 from specdec_jax.checkpoint import huggingface
@@ -39,7 +40,7 @@ def _whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 def _write_own(
     folder: pathlib.Path, leaves: leaf_lib.Leaves, dtype: np.dtype,
-    config: t5.T5Config
+    config: architecture.T5Config
 ) -> None:
   (folder / layout.CONFIG).write_text(layout.config_text(config))
   with ocp.StandardCheckpointer() as checkpointer:
@@ -47,8 +48,12 @@ def _write_own(
 
 
 def write(
-    folder: pathlib.Path, leaves: leaf_lib.Leaves, config: t5.T5Config,
-    vocabulary: pathlib.Path | None, form: str, dtype: Any
+    folder: pathlib.Path,
+    leaves: leaf_lib.Leaves,
+    config: architecture.T5Config,
+    vocabulary: pathlib.Path | None,
+    form: str,
+    dtype: Any,
 ) -> None:
   """Writes a checkpoint; an existing folder is replaced once it is complete.
 
@@ -78,7 +83,7 @@ def write(
 def save(
     folder: pathlib.Path,
     params: t5.Params,
-    config: t5.T5Config,
+    config: architecture.T5Config,
     vocabulary: vocab.Vocabulary,
     dtype: Any = None,
 ) -> None:

@@ -12,11 +12,11 @@ import re
 import numpy as np
 
 from specdec_jax.checkpoint import errors
+from specdec_jax.checkpoint import identity
 from specdec_jax.checkpoint import leaf as leaf_lib
 
 _NAME = re.compile(r'(encoder|decoder)/\1/(.+)')
 _TABLE = 'relpos_bias/rel_embedding'
-_MAX_LAYERS = 1024
 
 
 def _layer(stacked: np.ndarray, i: int, is_out: bool) -> np.ndarray:
@@ -58,11 +58,11 @@ def _layers(leaves: leaf_lib.Leaves, where: str) -> dict[str, int]:
             '2 to 4 axes with the layers second')
       found.setdefault(match[1], {}).setdefault(leaf.shape[1], name)
   for counts in found.values():
-    if len(counts) > 1 or max(counts) > _MAX_LAYERS:
+    if len(counts) > 1 or max(counts) > identity.MAX_LAYERS:
       raise errors.CheckpointError(
           f'checkpoint {where}: layers on axis 1: ' + ', '.join(
               f'{count} in {name}' for count, name in counts.items())
-          + f'; allowed is one number up to {_MAX_LAYERS}')
+          + f'; allowed is one number up to {identity.MAX_LAYERS}')
   return {stack: next(iter(counts)) for stack, counts in found.items()}
 
 

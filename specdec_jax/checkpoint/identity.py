@@ -11,19 +11,44 @@ from typing import Any
 
 import numpy as np
 
+from specdec_jax import architecture
 from specdec_jax import t5
 from specdec_jax.checkpoint import errors
 from specdec_jax.checkpoint import leaf as leaf_lib
 from specdec_jax.checkpoint import tree as tree_lib
 
+MAX_LAYERS = 128  # of a stack; the largest T5 has 24
+_MAX_SIZE = 1 << 24  # of a width; the largest is T5-11B's MLP, 65536
 _LISTED = 40  # problems named in a message
 _LAYER = re.compile(r'(encoder|decoder)/layers_\d+(?=/)')
 # Not told by any shape; read from a config file where the layout has one.
 _UNSHAPED = ('relpos_max_distance', 'norm_epsilon')
 
 
+def make_config(where: str, **fields: Any) -> architecture.T5Config:
+  """An architecture that a checkpoint claims; CheckpointError if it cannot be.
+
+  Sizes are bounded because shapes are worked out layer by layer: a claim of a
+  thousand million layers must not keep the reader busy.
+  """
+  kinds: dict[str, Any] = {
+      field.name: field.type
+      for field in dataclasses.fields(architecture.T5Config)}
+  for name, value in fields.items():
+    limit = MAX_LAYERS if name.endswith('_layers') else _MAX_SIZE
+    allowed = {bool: 'True or False', int: f'whole numbers from 1 to {limit}',
+               float: 'numbers above 0 and below 1'}[kinds[name]]
+    highest = {bool: True, int: limit, float: 1.0}[kinds[name]]
+    lowest = {bool: False, int: 1, float: 1e-30}[kinds[name]]
+    if type(value) is not kinds[name] or not lowest <= value <= highest:
+      raise errors.CheckpointError(
+          f'checkpoint {where}: {name}={str(value)[:200]!r}, allowed are '
+          f'{allowed}')
+  return architecture.T5Config(**fields)
+
+
 @functools.lru_cache(maxsize=8)
-def expected(config: t5.T5Config) -> Mapping[str, Any]:
+def expected(config: architecture.T5Config) -> Mapping[str, Any]:
   """Flat names and shapes of the parameters of `config`."""
   return tree_lib.flatten(t5.param_shapes(config))
 
@@ -54,7 +79,7 @@ def _listed(problems: list[str]) -> str:
   return '; '.join(problems[:_LISTED]) + (f'; {more} more' if more > 0 else '')
 
 
-def infer(leaves: leaf_lib.Leaves, where: str) -> t5.T5Config:
+def infer(leaves: leaf_lib.Leaves, where: str) -> architecture.T5Config:
   """The architecture that the leaves have; what they cannot tell is T5's.
 
   Flavour: `wi_0` means gated, `logits_dense` means untied. The heads are the
@@ -85,9 +110,9 @@ def infer(leaves: leaf_lib.Leaves, where: str) -> t5.T5Config:
         f'which {heads} heads ({names["table"]}) do not divide')
   stacks = [match[1] for match in {
       m[0]: m for m in map(_LAYER.match, leaves) if m}.values()]
-  return t5.T5Config(
-      d_model=shapes['embedding'][1], d_ff=shapes['wi'][1], num_heads=heads,
-      head_dim=shapes['query'][1] // heads,
+  return make_config(
+      where, d_model=shapes['embedding'][1], d_ff=shapes['wi'][1],
+      num_heads=heads, head_dim=shapes['query'][1] // heads,
       encoder_layers=stacks.count('encoder'),
       decoder_layers=stacks.count('decoder'), gated=gated,
       tied='decoder/logits_dense/kernel' not in leaves,
@@ -95,9 +120,10 @@ def infer(leaves: leaf_lib.Leaves, where: str) -> t5.T5Config:
 
 
 def settle(
-    leaves: leaf_lib.Leaves, declared: Mapping[str, t5.T5Config | None],
-    where: str
-) -> t5.T5Config:
+    leaves: leaf_lib.Leaves,
+    declared: Mapping[str, architecture.T5Config | None],
+    where: str,
+) -> architecture.T5Config:
   """The architecture of the leaves, with which every declared one must agree.
 
   Args:
@@ -129,7 +155,7 @@ def settle(
 
 
 def _problems(
-    leaves: leaf_lib.Leaves, wanted: t5.T5Config, where: str
+    leaves: leaf_lib.Leaves, wanted: architecture.T5Config, where: str
 ) -> list[str]:
   """What `check_names_and_shapes` finds, as a part of another message."""
   try:

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from specdec_jax import t5
-from specdec_jax.checkpoint import architecture
+from specdec_jax import architecture
 from specdec_jax.checkpoint import errors
+from specdec_jax.checkpoint import identity
 from specdec_jax.checkpoint import leaf as leaf_lib
 from tests import checkpoint_oracle as oracle
 
@@ -25,19 +25,19 @@ def _leaves(config, dtype=np.float32):
 def _public(config):
   """The leaves of a public size, without any bytes."""
   return {name: leaf_lib.Leaf(x.shape, np.dtype(np.float32), lambda: None)
-          for name, x in architecture.expected(config).items()}
+          for name, x in identity.expected(config).items()}
 
 
 @pytest.mark.parametrize('config', _SHAPED)
 def test_config_is_found_out(config):
-  assert architecture.infer(_leaves(config), 'x') == config
-  assert architecture.settle(_leaves(config), {}, 'x') == config
+  assert identity.infer(_leaves(config), 'x') == config
+  assert identity.settle(_leaves(config), {}, 'x') == config
 
 
 @pytest.mark.parametrize('size', ['t5_small', 't5_3B', 't5_1_1_xxl'])
 def test_public_sizes_are_found_out(size):
-  config = t5.SIZES[size]
-  assert architecture.infer(_public(config), 'x') == config
+  config = architecture.SIZES[size]
+  assert identity.infer(_public(config), 'x') == config
 
 
 @pytest.mark.parametrize('wanted, message', [
@@ -50,22 +50,22 @@ def test_conflict_is_refused_with_both_values(wanted, message):
   """Case 43: nothing is loaded under the wrong flavour."""
   config = dataclasses.replace(oracle.TINY, **wanted)
   with pytest.raises(errors.CheckpointError, match=message):
-    architecture.settle(
+    identity.settle(
         _leaves(oracle.TINY), {'the config given': config}, 'x')
 
 
 def test_twelve_layers_from_eight_lists_what_is_missing():
   """Case 39."""
-  config = t5.T5Config(4, 4, 2, 2, 8, 8, vocab_size=32)
+  config = architecture.T5Config(4, 4, 2, 2, 8, 8, vocab_size=32)
   wanted = dataclasses.replace(config, encoder_layers=12)
   with pytest.raises(errors.CheckpointError) as error:
-    architecture.settle(_leaves(config), {'the config given': wanted}, 'PATH')
+    identity.settle(_leaves(config), {'the config given': wanted}, 'PATH')
   for text in ('PATH', 'encoder_layers is 8, the config given says 12',
                'missing encoder/layers_8/attention/key/kernel',
                'missing encoder/layers_11/pre_mlp_layer_norm/scale'):
     assert text in str(error.value)
   with pytest.raises(errors.CheckpointError) as error:
-    architecture.settle(_leaves(wanted), {'the config given': config}, 'PATH')
+    identity.settle(_leaves(wanted), {'the config given': config}, 'PATH')
   assert 'unexpected encoder/layers_8/mlp/wo/kernel' in str(error.value)
 
 
@@ -75,7 +75,7 @@ def test_one_kernel_removed_or_added_is_named():
   name = 'decoder/layers_1/mlp/wo/kernel'
   leaves['decoder/layers_1/mlp/more/kernel'] = leaves.pop(name)
   with pytest.raises(errors.CheckpointError) as error:
-    architecture.settle(leaves, {}, 'PATH')
+    identity.settle(leaves, {}, 'PATH')
   assert f'missing {name}' in str(error.value)
   assert 'unexpected decoder/layers_1/mlp/more/kernel' in str(error.value)
 
@@ -83,8 +83,9 @@ def test_one_kernel_removed_or_added_is_named():
 def test_base_config_on_a_small_checkpoint_names_shapes_and_path():
   """Case 40."""
   with pytest.raises(errors.CheckpointError) as error:
-    architecture.settle(_public(t5.SIZES['t5_small']),
-                        {'the config given': t5.SIZES['t5_base']}, 'PATH')
+    identity.settle(
+        _public(architecture.SIZES['t5_small']),
+        {'the config given': architecture.SIZES['t5_base']}, 'PATH')
   assert str(error.value).startswith('checkpoint PATH: d_model is 512, ')
   assert 'decoder/decoder_norm/scale has shape (512,), the model (768,)' in (
       str(error.value))
@@ -97,19 +98,19 @@ def test_one_wrong_shape_is_named_with_both():
   with pytest.raises(
       errors.CheckpointError,
       match=r'layers_0/mlp/wo/kernel has shape \(8, 16\), the model \(16, 8\)'):
-    architecture.settle(leaves, {}, 'x')
+    identity.settle(leaves, {}, 'x')
 
 
 def test_gap_in_the_layers_is_refused():
   leaves = {name.replace('encoder/layers_2', 'encoder/layers_9'): leaf
             for name, leaf in _leaves(oracle.TINY).items()}
   with pytest.raises(errors.CheckpointError, match='unexpected encoder/layers'):
-    architecture.settle(leaves, {}, 'x')
+    identity.settle(leaves, {}, 'x')
 
 
 def test_what_is_no_t5_is_named():
   with pytest.raises(errors.CheckpointError, match='not a T5.*it has a, b'):
-    architecture.infer(
+    identity.infer(
         leaf_lib.from_arrays({'a': np.zeros(1), 'b': np.zeros(1)}), 'x')
 
 
@@ -117,11 +118,11 @@ def test_values_that_no_shape_tells_come_from_the_config():
   config = dataclasses.replace(
       oracle.TINY, relpos_max_distance=64, norm_epsilon=1e-5)
   leaves = _leaves(oracle.TINY)
-  assert architecture.settle(leaves, {'config.json': config}, 'x') == config
+  assert identity.settle(leaves, {'config.json': config}, 'x') == config
   with pytest.raises(
       errors.CheckpointError,
       match='relpos_max_distance is 64, the config given says 128'):
-    architecture.settle(leaves, {
+    identity.settle(leaves, {
         'config.json': config, 'the config given': oracle.TINY}, 'x')
 
 
@@ -132,6 +133,6 @@ def test_mixed_dtypes_are_refused_by_name():
   with pytest.raises(
       errors.CheckpointError,
       match=rf'mixed dtypes: bfloat16 in 1 \(first {name}\), float32 in'):
-    architecture.stored_dtype(leaves, 'x')
-  assert architecture.stored_dtype(
+    identity.stored_dtype(leaves, 'x')
+  assert identity.stored_dtype(
       _leaves(oracle.TINY, oracle.BFLOAT16), 'x') == oracle.BFLOAT16
