@@ -21,8 +21,8 @@ def test_worked_example():
 @pytest.mark.parametrize('value', [
     None, True, False, 0, 127, 128, 255, 256, 65535, 65536, 1 << 32, -1, -32,
     -33, -128, -129, -32768, -32769, -(1 << 31) - 1, 1.5, '', 'ä' * 20,
-    'x' * 300, 'x' * 70000, [], [1] * 20, [7] * 66_000, {},
-    {str(i): i for i in range(20)}, {str(i): i for i in range(66_000)}],
+    'x' * 300, 'x' * 70000, [], [1] * 20, {},
+    {str(i): i for i in range(20)}],
     ids=lambda value: str(value)[:12])
 def test_every_plain_type_equals_msgpack(value):
   assert _index(msgpack.packb(value)) == value
@@ -36,6 +36,11 @@ def test_extensions_and_bytes_are_spans(size):
     (span, five) = _index(data)
     assert five == 5 and span.code == code and span.length == size
     assert data[span.start:span.start + size] == payload
+
+
+def test_counts_of_four_bytes():
+  assert _index(b'\xdd\0\0\0\2\x07\x08') == [7, 8]
+  assert _index(b'\xdf\0\0\0\1\xa1a\x07') == {'a': 7}
 
 
 def test_single_precision_float():
