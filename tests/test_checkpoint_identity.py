@@ -30,8 +30,28 @@ def _public(config):
 
 @pytest.mark.parametrize('config', _SHAPED)
 def test_config_is_found_out(config):
-  assert identity.infer(_leaves(config), 'x') == config
-  assert identity.settle(_leaves(config), {}, 'x') == config
+  leaves = _leaves(config)
+  assert identity.infer(leaves, 'x') == config
+  assert identity.settle(leaves, {'config.json': config}, 'x') == config
+  if config.gated != config.tied:
+    assert identity.settle(leaves, {}, 'x') == config
+
+
+@pytest.mark.parametrize('name', [
+    'decoder/logits_dense/kernel', 'encoder/layers_0/mlp/wi_0/kernel'])
+def test_flavour_that_is_neither_1_0_nor_1_1_must_be_declared(name):
+  """A 1.1 checkpoint without its logits is not taken for a tied one."""
+  leaves = _leaves(oracle.TINY)
+  del leaves[name]
+  with pytest.raises(errors.CheckpointError, match='logits_dense|mlp/wi/'):
+    identity.settle(leaves, {}, 'x')
+
+
+def test_buckets_without_a_logarithmic_part_are_refused():
+  for fields in (dict(relpos_buckets=3), dict(relpos_max_distance=16),
+                 dict(relpos_buckets=1, relpos_max_distance=1)):
+    with pytest.raises(errors.CheckpointError, match='4 buckets and more'):
+      identity.make_config('x', **dataclasses.asdict(oracle.TINY) | fields)
 
 
 @pytest.mark.parametrize('size', ['t5_small', 't5_3B', 't5_1_1_xxl'])

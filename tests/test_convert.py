@@ -1,5 +1,6 @@
 """Any layout to any other and back, bit by bit; errors in one line."""
 
+import dataclasses
 import os
 import pathlib
 import subprocess
@@ -33,13 +34,17 @@ def test_fixture_to_each_format_and_back_is_bit_equal(tmp_path, form):
 
 @pytest.mark.parametrize('source', checkpoint.FORMATS)
 @pytest.mark.parametrize('form', checkpoint.FORMATS)
-@pytest.mark.parametrize('config', [oracle.TINY, oracle.TINY_1_0])
+@pytest.mark.parametrize('config', [
+    oracle.TINY, oracle.TINY_1_0,
+    dataclasses.replace(oracle.TINY, tied=True, relpos_max_distance=64)])
 def test_every_pair_of_formats_keeps_the_bits(tmp_path, source, form, config):
   weights = oracle.arrays(config, dtype=oracle.BFLOAT16)
   checkpoint.write(tmp_path / 'a', checkpoint.from_arrays(weights), config,
                    None, source, oracle.BFLOAT16)
   convert.convert(str(tmp_path / 'a'), str(tmp_path / 'b'), form)
   oracle.assert_same(_read(tmp_path / 'b'), weights)
+  assert checkpoint.settle(
+      checkpoint.open_checkpoint(str(tmp_path / 'b'))) == config
 
 
 def test_vocabulary_travels_under_each_format_s_name(tmp_path):

@@ -44,7 +44,15 @@ def make_config(where: str, **fields: Any) -> architecture.T5Config:
       raise errors.CheckpointError(
           f'checkpoint {where}: {name}={str(value)[:200]!r}, allowed are '
           f'{allowed}')
-  return architecture.T5Config(**fields)
+  config = architecture.T5Config(**fields)
+  # Below this the buckets of an encoder have no logarithmic part.
+  half = config.relpos_buckets // 2
+  if half < 2 or config.relpos_max_distance <= half:
+    raise errors.CheckpointError(
+        f'checkpoint {where}: relpos_buckets={config.relpos_buckets} and '
+        f'relpos_max_distance={config.relpos_max_distance}, allowed are 4 '
+        'buckets and more and a distance above half of them')
+  return config
 
 
 @functools.lru_cache(maxsize=8)
@@ -136,6 +144,12 @@ def settle(
       unexpected or misshapen leaf.
   """
   config = found = infer(leaves, where)
+  if config.gated == config.tied and not any(declared.values()):
+    # Both would load; that nothing is missing has then to be said by someone.
+    raise errors.CheckpointError(
+        f'checkpoint {where}: gated={config.gated} with tied={config.tied}: '
+        'T5 1.0 has one `wi` and no logits_dense, T5 1.1 has wi_0 and '
+        'logits_dense; if nothing is missing, give the config')
   for who, wanted in declared.items():
     if wanted is None:
       continue

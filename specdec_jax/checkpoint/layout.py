@@ -6,7 +6,7 @@
 | `config.json` and `params/` | our own |
 | `config.json` and safetensors | Hugging Face |
 | `_METADATA` here, or in `state/`, `default/`, `params/` | Orbax |
-| `checkpoint` | legacy T5X |
+| `checkpoint`, perhaps with our `config.json` | legacy T5X |
 | `checkpoint_N/` or `N/` | the newest of these that is complete |
 """
 
@@ -127,7 +127,7 @@ def _vocabulary(folder: folder_lib.Folder) -> pathlib.Path | None:
 
 def _with_config(folder: folder_lib.Folder) -> tuple[
     str, leaf_lib.Leaves, architecture.T5Config]:
-  """Our own layout or Hugging Face's; both have a `config.json`."""
+  """The layouts with a `config.json`: ours, T5X as we write it, and HF."""
   if folder.has_folder(PARAMS):
     config = read_config(folder)
     params = folder_lib.Folder(folder.root / PARAMS)
@@ -136,6 +136,8 @@ def _with_config(folder: folder_lib.Folder) -> tuple[
           f'checkpoint {folder.where(PARAMS)}: no {orbax.METADATA}, so it was '
           'not written to its end')
     return 'own', orbax.leaves(params), config
+  if folder.size(t5x.FILE) is not None:
+    return 't5x', t5x.leaves(folder), read_config(folder)
   if folder.size(huggingface.WEIGHTS) is None and (
       folder.size(huggingface.INDEX) is None):
     pickle = folder.size(huggingface.PICKLE) is not None

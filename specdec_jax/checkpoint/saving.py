@@ -39,10 +39,8 @@ def _whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _write_own(
-    folder: pathlib.Path, leaves: leaf_lib.Leaves, dtype: np.dtype,
-    config: architecture.T5Config
+    folder: pathlib.Path, leaves: leaf_lib.Leaves, dtype: np.dtype
 ) -> None:
-  (folder / layout.CONFIG).write_text(layout.config_text(config))
   with ocp.StandardCheckpointer() as checkpointer:
     checkpointer.save(folder / layout.PARAMS, loading.place(leaves, dtype))
 
@@ -70,11 +68,13 @@ def write(
     if form == 't5x':
       t5x.write(partial, leaves, dtype)
     elif form == 'orbax':
-      _write_own(partial, leaves, dtype, config)
+      _write_own(partial, leaves, dtype)
     elif form == 'hf':
       huggingface.write(partial, leaves, dtype, config)
     else:
       raise ValueError(f'format {form!r}: allowed are {", ".join(FORMATS)}')
+    if form != 'hf':  # T5X does not read it; its layout has no place for it
+      (partial / layout.CONFIG).write_text(layout.config_text(config))
     if vocabulary is not None:
       name = layout.VOCABULARIES[form == 'hf']
       shutil.copy(vocabulary, partial / name)
