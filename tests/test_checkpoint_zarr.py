@@ -7,6 +7,7 @@ from etils import epath
 import numpy as np
 import pytest
 import tensorstore as ts
+import zstandard
 
 from specdec_jax.checkpoint import errors
 from specdec_jax.checkpoint import folder as folder_lib
@@ -123,6 +124,40 @@ def test_damaged_chunk_is_refused(tmp_path, chunk, message):
   _hostile(tmp_path, chunk)
   with pytest.raises(errors.CheckpointError, match=message):
     _open(tmp_path).read()
+
+
+class _Vague:
+  """A store that knows no sizes, as a database."""
+
+  def __init__(self, chunk: bytes, **fields):
+    metadata = {'zarr_format': 2, 'dtype': '<f4', 'order': 'C',
+                'compressor': {'id': 'zstd'}} | fields
+    self._metadata, self._chunk = json.dumps(metadata).encode(), chunk
+
+  def where(self, key):
+    return key
+
+  def size(self, key):
+    return 1 << 50
+
+  def read(self, key):
+    return self._metadata if key.endswith('.zarray') else self._chunk
+
+
+@pytest.mark.parametrize('shape, chunks', [
+    ([1 << 40, 3], [1 << 40, 3]), ([1 << 40, 3], [1 << 30, 3])])
+def test_claimed_size_is_compared_again_with_what_was_read(shape, chunks):
+  store = _Vague(zstandard.compress(bytes(1 << 20)), shape=shape, chunks=chunks)
+  leaf = zarr.open_array(store, 'x')
+  with pytest.raises(errors.CheckpointError, match='bytes, too few for'):
+    leaf.read()
+
+
+def test_zstd_bomb_is_stopped():
+  store = _Vague(zstandard.compress(bytes(1 << 30)), shape=[4, 3],
+                 chunks=[4, 3])
+  with pytest.raises(errors.CheckpointError, match='stored are more'):
+    zarr.open_array(store, 'x').read()
 
 
 def test_flipped_bit_in_a_gzip_chunk_is_noticed(tmp_path):

@@ -43,7 +43,7 @@ class Store(Protocol):
   """Where the files of an array are."""
 
   def where(self, key: str) -> str: ...
-  def size(self, key: str) -> int | None: ...
+  def size(self, key: str) -> int | None: ...  # an upper bound will do
   def read(self, key: str) -> bytes: ...
 
 
@@ -117,10 +117,14 @@ def _check_stored(store: Store, path: str, array: _Array) -> None:
       raise errors.CheckpointError(
           f'checkpoint {store.where(key)}: no such file, shape {array.shape} '
           f'in chunks of {array.chunks} needs it')
-    if stored * _RATIO[array.compressor] < array.chunk_bytes:
-      raise errors.CheckpointError(
-          f'checkpoint {store.where(key)}: {stored} bytes, too few for a chunk '
-          f'of {array.chunks} of {array.dtype} ({array.chunk_bytes} bytes)')
+    _check_enough(stored, array, store.where(key))
+
+
+def _check_enough(stored: int, array: _Array, where: str) -> None:
+  if stored * _RATIO[array.compressor] < array.chunk_bytes:
+    raise errors.CheckpointError(
+        f'checkpoint {where}: {stored} bytes, too few for a chunk of '
+        f'{array.chunks} of {array.dtype} ({array.chunk_bytes} bytes)')
 
 
 def _unpack(data: bytes, compressor: str | None, limit: int) -> bytes:
@@ -144,9 +148,12 @@ def _unpack(data: bytes, compressor: str | None, limit: int) -> bytes:
 
 
 def _read_chunk(store: Store, key: str, array: _Array) -> np.ndarray:
+  packed = store.read(key)
+  # A store may know only a bound of the size before it reads.
+  _check_enough(len(packed), array, store.where(key))
   # One byte over the limit tells a chunk that is too long from a whole one.
   try:
-    data = _unpack(store.read(key), array.compressor, array.chunk_bytes + 1)
+    data = _unpack(packed, array.compressor, array.chunk_bytes + 1)
   except ValueError as error:
     raise errors.CheckpointError(
         f'checkpoint {store.where(key)}: damaged: {error}') from error
@@ -162,14 +169,17 @@ def _read(store: Store, path: str, array: _Array) -> np.ndarray:
   if array.shape == array.chunks:
     return _read_chunk(store, f'{path}/{array.key((0,) * len(array.shape))}',
                        array)
-  out = np.empty(array.shape, array.dtype)
+  out = None
   for index in array.grid():
     chunk = _read_chunk(store, f'{path}/{array.key(index)}', array)
+    if out is None:  # not before a first chunk of the size claimed is there
+      out = np.empty(array.shape, array.dtype)
     # The last chunk of an axis is stored whole and sticks out.
     place = tuple(
         slice(i * c, min((i + 1) * c, s))
         for i, c, s in zip(index, array.chunks, array.shape, strict=True))
     out[place] = chunk[tuple(slice(p.stop - p.start) for p in place)]
+  assert out is not None  # shapes have no zeros
   return out
 
 
