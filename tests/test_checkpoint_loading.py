@@ -152,10 +152,11 @@ def test_peak_memory_is_at_most_1_3_times_the_weights(tmp_path, form):
   """Case 41; the optimizer's state, as large as the weights, is not read."""
   if not os.path.exists('/proc/self/clear_refs'):
     pytest.skip('peak memory of a part of a process needs /proc')
-  config = oracle.TINY.__class__(512, 1024, 8, 64, 6, 6, vocab_size=9000)
+  # 250 MB: the libraries' own pages, about 30 MB, count as well.
+  config = oracle.TINY.__class__(512, 2048, 8, 64, 6, 6, vocab_size=9000)
   weights = oracle.arrays(config)
   if form == 't5x':
-    oracle.write_t5x(tmp_path / 'm', weights, split=2)
+    oracle.write_t5x(tmp_path / 'm', weights, split=2, compressor=None)
   elif form == 'orbax':
     oracle.write_orbax(tmp_path / 'm', weights, ocdbt=True)
   else:
