@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import pathlib
+import re
 
 import numpy as np
 import sentencepiece
@@ -19,6 +20,9 @@ import sentencepiece
 PAD_ID = 0
 EOS_ID = 1
 START_ID = 0  # the decoder's first input, in every T5 checkpoint
+
+
+_EXTRA = re.compile('▁?<extra_id_[0-9]+>')
 
 
 class VocabularyError(ValueError):
@@ -38,7 +42,12 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-  """A SentencePiece model and T5's extra ids."""
+  """A SentencePiece model and T5's extra ids.
+
+  Some copies of T5's vocabulary have the extra ids in the file (T5X's
+  `cc_all.32000.100extra`), others leave them to the reader (`spiece.model`);
+  both give the same ids. `extra_ids` counts for the second kind.
+  """
   path: pathlib.Path
   extra_ids: int = 100
 
@@ -57,17 +66,28 @@ class Vocabulary:
           f'{EOS_ID}')
     return pieces
 
+  @functools.cached_property
+  def _words(self) -> int:
+    """Number of pieces before any extra ids that the file itself has."""
+    size = self._pieces.vocab_size()
+    while _EXTRA.fullmatch(self._pieces.id_to_piece(size - 1)):
+      size -= 1
+    return size
+
   @property
   def text_size(self) -> int:
-    """Number of ids that have text: the pieces and the extra ids."""
-    return self._pieces.vocab_size() + self.extra_ids
+    """Number of ids that have a meaning: the pieces and the extra ids."""
+    size = self._pieces.vocab_size()
+    return size + self.extra_ids if self._words == size else size
 
   def piece(self, token: int) -> str:
     """The piece of one id, `<extra_id_k>` or `<unused_id>` past the pieces."""
     if not 0 <= token:
       raise VocabularyError(f'token {token}: allowed are ids of 0 and above')
-    if token < self._pieces.vocab_size():
+    if token < self._words:
       return self._pieces.id_to_piece(token)
+    if token < self._pieces.vocab_size():
+      return self._pieces.id_to_piece(token).removeprefix('▁')
     if token < self.text_size:
       return f'<extra_id_{self.text_size - 1 - token}>'
     return f'<unused_{token}>'
@@ -100,7 +120,7 @@ class Vocabulary:
         raise VocabularyError(f'token {token}: allowed are ids of 0 and above')
       if token == EOS_ID:
         break
-      if token != PAD_ID and token < self._pieces.vocab_size():
+      if token != PAD_ID and token < self._words:
         kept.append(token)
     return self._pieces.decode(kept)
 

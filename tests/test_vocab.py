@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from specdec_jax import vocab
 from tests import fixtures_text
@@ -48,6 +49,23 @@ def test_ids_of_the_padded_table_have_no_text(vocabulary):
   # case-33: the table may be wider than the vocabulary.
   assert vocabulary.piece(170) == '<unused_170>'
   assert vocabulary.decode([170, 31, 27, 100]) == vocabulary.decode([31, 27])
+
+
+def test_extra_ids_in_the_file_are_the_same_ids(vocabulary, tmp_path):
+  # As in T5X's own copy, which has `▁<extra_id_99>` down to 0 at its end.
+  proto = sentencepiece_model_pb2.ModelProto()
+  proto.ParseFromString(vocabulary.path.read_bytes())
+  for k in reversed(range(100)):
+    proto.pieces.add(
+        piece=f'▁<extra_id_{k}>', score=0.0,
+        type=sentencepiece_model_pb2.ModelProto.SentencePiece.USER_DEFINED)
+  path = tmp_path / 'with_extra.model'
+  path.write_bytes(proto.SerializeToString())
+  other = vocab.Vocabulary(path)
+  assert other.text_size == vocabulary.text_size
+  vocab.check_same(vocabulary, other)
+  ids = [*vocabulary.encode('the file'), 169]
+  assert other.decode(ids) == vocabulary.decode(ids)
 
 
 def test_number_of_extra_ids_is_part_of_the_vocabulary(vocabulary):
