@@ -12,11 +12,15 @@ from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
+import numpy as np
 
 # Below this a float32 logit cannot tell two tokens apart more finely than the
 # temperature does, so the law is argmax itself.
 ARGMAX_BELOW = 1e-5
+
+_BLOCK = 64  # ids summed together in `draw`
+_BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 
 
 @functools.partial(
@@ -65,12 +69,12 @@ def law(
   nucleus keep the lower id first.
   """
   logits = logits.astype(jnp.float32)
+  top = jnp.max(logits, axis=-1, keepdims=True)
   if sampling.greedy:
     return jax.nn.one_hot(
-        jnp.argmax(logits, axis=-1), logits.shape[-1], dtype=jnp.float32)
+        first(logits == top), logits.shape[-1], dtype=jnp.float32)
   # The maximum is taken away first, so that a small temperature overflows to
   # exp(-inf) = 0 and never to inf - inf.
-  top = jnp.max(logits, axis=-1, keepdims=True)
   logits = (logits - top) / sampling.temperature
   if sampling.top_k:
     logits = jnp.where(
@@ -105,13 +109,25 @@ def _nucleus(probabilities: Float[Array, '... v'], top_p: float):
   return jnp.take_along_axis(keep, jnp.argsort(order, axis=-1), axis=-1)
 
 
+def first(marked: Bool[Array, '... v']) -> Int[Array, '...']:
+  """The lowest marked id; the last id where none is.
+
+  A minimum over ids: XLA's argmax carries index and value through a scalar
+  loop, which on a CPU costs more than the rest of a small model's step.
+  """
+  v = marked.shape[-1]
+  ids = jax.lax.broadcasted_iota(jnp.int32, marked.shape, marked.ndim - 1)
+  return jnp.min(jnp.where(marked, ids, v - 1), axis=-1)
+
+
 def draw(
     weights: Float[Array, '... v'], uniform: Float[Array, '...']
 ) -> Int[Array, '...']:
   """Draws from weights (a law up to its scale) with one uniform in [0, 1).
 
-  The inverse of the cumulative sum; an id of weight 0 is never drawn, whatever
-  the rounding. A row that is all 0 gives id 0.
+  The inverse of the cumulative sum, in two steps: a block of ids by the sums of
+  the blocks, then an id in it by what is left of the uniform. An id of weight 0
+  is never drawn, whatever the rounding. A row that is all 0 gives the last id.
 
   Example: weights (0.2, 0, 0.6, 0.2) give 0 for uniforms below 0.2, 2 below
   0.8, else 3.
@@ -120,10 +136,29 @@ def draw(
     raise ValueError(
         f'uniform of shape {uniform.shape}: weights {weights.shape} need one a '
         'row')
+  *rows, v = weights.shape
+  padding = [(0, 0)] * len(rows) + [(0, -v % _BLOCK)]
+  blocks = jnp.pad(weights, padding).reshape(*rows, -1, _BLOCK)
+  sums = jnp.sum(blocks, axis=-1)
+  block, left = _invert(sums, uniform)
+  chosen = jnp.take_along_axis(blocks, block[..., None, None], axis=-2)
+  place, _ = _invert(chosen[..., 0, :], left)
+  return jnp.minimum(block * _BLOCK + place, v - 1)
+
+
+def _invert(weights, uniform):
+  """The id drawn, and where in its share of the sum the uniform lies, [0, 1).
+
+  Example: weights (1, 3) and uniform 0.625 give id 1 and 0.5.
+  """
   cumulative = jnp.cumsum(weights, axis=-1)
-  total = jnp.max(cumulative, axis=-1, keepdims=True)
-  hit = (cumulative > uniform[..., None] * total) & (weights > 0)
-  return jnp.argmax(hit, axis=-1).astype(jnp.int32)
+  aim = uniform[..., None] * jnp.max(cumulative, axis=-1, keepdims=True)
+  drawn = first((cumulative > aim) & (weights > 0))
+  at = drawn[..., None]
+  share = jnp.take_along_axis(weights, at, axis=-1)
+  before = jnp.take_along_axis(cumulative, at, axis=-1) - share
+  left = (aim - before) / jnp.where(share > 0, share, 1)
+  return drawn, jnp.clip(left[..., 0], 0, _BELOW_ONE)
 
 
 def is_finite(logits: Float[Array, '... v']):

@@ -91,6 +91,21 @@ def test_a_token_of_weight_zero_is_never_drawn():
   assert set(np.unique(drawn)) == {1, 3}
 
 
+def test_a_uniform_is_split_between_block_and_place():
+  # 130 ids: two whole blocks and a part of a third.
+  weights = jnp.zeros(130).at[jnp.asarray([3, 64, 129])].set(
+      jnp.asarray([1.0, 2.0, 1.0]))
+  uniforms = jnp.asarray([0, 0.24, 0.26, 0.74, 0.76, 0.999])
+  np.testing.assert_array_equal(
+      sampling.draw(jnp.broadcast_to(weights, (6, 130)), uniforms),
+      [3, 3, 64, 64, 129, 129])
+
+
+def test_first_is_the_lowest_marked_id_or_the_last_id():
+  marked = jnp.asarray([[False, True, True], [False, False, False]])
+  np.testing.assert_array_equal(sampling.first(marked), [1, 2])
+
+
 def test_draw_needs_one_uniform_a_row():
   with pytest.raises(ValueError, match='uniform of shape'):
     sampling.draw(jnp.ones((3, 4)), jnp.ones((3, 2)))
