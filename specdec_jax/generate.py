@@ -179,13 +179,7 @@ class Decoder:
     length = vocab.bucket(
         max(len(s.ids) for s in sources), self.source_buckets)
     self.compile(length)
-    filler = [()] * (self.batch_size - len(sources))
-    ids = jnp.asarray(vocab.pad([*(s.ids for s in sources), *filler], length))
-    index = first_index + jnp.arange(self.batch_size)
-    keys = decode.sentence_keys(jnp.asarray(self.seed), index)
-    budget = jnp.where(
-        jnp.arange(self.batch_size) < len(sources), self.max_new_tokens, 0)
-    jax.block_until_ready((ids, keys, budget))
+    ids, keys, budget = self._arrays(sources, first_index, length)
 
     began = time.perf_counter()
     states = jax.block_until_ready(self._encode_ids(ids))
@@ -205,13 +199,28 @@ class Decoder:
     if length in self._warm:
       return
     began = time.perf_counter()
-    filler = jnp.zeros((self.batch_size, length), jnp.int32)
-    nothing = jnp.zeros(self.batch_size, jnp.int32)
-    keys = decode.sentence_keys(jnp.asarray(self.seed), nothing)
-    jax.block_until_ready(self._generate(
-        self._encode_ids(filler), keys, nothing))
+    ids, keys, budget = self._arrays((), 0, length)
+    jax.block_until_ready(
+        self._generate(self._encode_ids(ids), keys, budget))
     self._warm.add(length)
     self.compile_seconds += time.perf_counter() - began
+
+  def _arrays(
+      self, sources: Sequence[vocab.Source], first_index: int, length: int
+  ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Encoder inputs, keys and budgets; rows past the sources are filler.
+
+    The only place that makes them: arrays of another type than those of the
+    first run would compile the programs again, inside the timed region.
+    """
+    rows = [source.ids for source in sources]
+    missing = self.batch_size - len(rows)
+    ids = jnp.asarray(vocab.pad([*rows, *[()] * missing], length))
+    index = first_index + np.arange(self.batch_size, dtype=np.int32)
+    keys = decode.sentence_keys(jnp.asarray(self.seed), jnp.asarray(index))
+    budget = jnp.asarray(
+        [self.max_new_tokens] * len(rows) + [0] * missing, jnp.int32)
+    return jax.block_until_ready((ids, keys, budget))
 
   def _encode_ids(self, ids: jax.Array):
     """Fresh target cache and draft state for encoder inputs."""

@@ -109,10 +109,11 @@ def test_forty_lengths_compile_one_set_of_programs_a_bucket(caplog):
 
 
 def test_nothing_is_compiled_inside_the_timed_region(caplog):
-  one = decoder()
-  one(['warm up'])
+  one = decoder(gamma=4, max_new_tokens=BUDGET + 1)  # nobody else's programs
+  one.compile(64)
   sources = one.encode(['Open the file.'])
   assert compilations(caplog, lambda: one.decode_batch(sources, 0)) == 0
+  assert compilations(caplog, lambda: one.decode_batch(sources, 5)) == 0
 
 
 def test_caches_are_donated_and_aliased():
