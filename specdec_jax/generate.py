@@ -78,12 +78,24 @@ def _start(start: Callable, slots: int) -> Callable:
 
 @functools.cache
 def _programs(target_start: Callable, spec: decode.Spec) -> Programs:
-  """Kept for the life of the process: equal decoders compile once."""
+  """Kept until `release_programs`: equal decoders compile once."""
   return Programs(
       start_target=_start(target_start, spec.slots),
       start_draft=_start(spec.drafter.start, spec.slots),
       generate=jax.jit(functools.partial(decode.generate, spec),
                        donate_argnums=(2, 3)))
+
+
+def release_programs() -> None:
+  """Lets go of every compiled program; those in use stay with their users.
+
+  On a CPU a program holds some hundred memory mappings, of which Linux allows a
+  process 65,530; a process that compiles a hundred programs and keeps them is
+  aborted inside the compiler.
+  """
+  _programs.cache_clear()
+  _start.cache_clear()
+  jax.clear_caches()
 
 
 class Decoder:

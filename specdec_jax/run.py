@@ -130,6 +130,8 @@ def decode_turns(
     if job is None or turn.group != job.group:
       progress.set_description(
           f'{turn.group.draft} at temperature {turn.group.temperature:g}')
+      job = None
+      generate.release_programs()
       job = make_job(settings, models, turn.group)
       record_costs(job, turn.batch, workdir)
     records.append(workdir / 'examples.jsonl', decode_turn(job, turn))

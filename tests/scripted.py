@@ -82,7 +82,7 @@ def noisy(seed: int, vocab_size: int, sharpness: float = 3.0) -> Script:
 
 
 @functools.cache
-def _program(target, draft, gamma, max_tokens):
+def program(target, draft, gamma, max_tokens):
   models = [model(target), model(draft) if draft else None]
   drafter = (draft_lib.model_drafter(models[1].start, models[1].extend)
              if gamma else draft_lib.NO_DRAFTER)
@@ -109,7 +109,7 @@ def run(
   rows = jnp.asarray(rows, jnp.int32)
   budget = jnp.broadcast_to(jnp.asarray(budget, jnp.int32), rows.shape)
   index = jnp.arange(len(rows)) if index is None else jnp.asarray(index)
-  program = _program(target, draft, gamma, max_tokens or int(budget.max()))
+  program = program(target, draft, gamma, max_tokens or int(budget.max()))
   return jax.device_get(program(
       rows[:, None], sampling_lib.make(temperature, top_k, top_p),
       decode.sentence_keys(jnp.asarray(seed), index), budget))

@@ -1,7 +1,9 @@
 """Texts to texts with real (tiny, random) T5 models."""
 
 import dataclasses
+import gc
 import logging
+import pathlib
 
 import jax
 from jax import numpy as jnp
@@ -128,6 +130,23 @@ def test_caches_are_donated_and_aliased():
       nothing).compile()
   size = sum(x.nbytes for x in jax.tree.leaves((target_cache, draft_cache)))
   assert compiled.memory_analysis().alias_size_in_bytes >= size
+
+
+def test_released_programs_give_their_memory_mappings_back():
+  maps = pathlib.Path('/proc/self/maps')
+  if not maps.exists():
+    pytest.skip('counts mappings in /proc, which only Linux has')
+
+  def count():
+    gc.collect()
+    return len(maps.read_bytes().splitlines())
+  generate.release_programs()
+  before = count()
+  decoder(gamma=2)(['Open the file.'])
+  held = count()
+  generate.release_programs()
+  assert held > before + 100
+  assert count() < before + 100
 
 
 def test_equal_decoders_compile_once(caplog):
