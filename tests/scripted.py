@@ -109,8 +109,9 @@ def run(
   rows = jnp.asarray(rows, jnp.int32)
   budget = jnp.broadcast_to(jnp.asarray(budget, jnp.int32), rows.shape)
   index = jnp.arange(len(rows)) if index is None else jnp.asarray(index)
-  program = program(target, draft, gamma, max_tokens or int(budget.max()))
-  return jax.device_get(program(
+  decode_all = program(
+      target, draft, gamma, max_tokens or int(budget.max()))
+  return jax.device_get(decode_all(
       rows[:, None], sampling_lib.make(temperature, top_k, top_p),
       decode.sentence_keys(jnp.asarray(seed), index), budget))
 

@@ -130,7 +130,7 @@ def test_a_killed_run_goes_on_to_the_same_records(finished, options, tmp_path):
 @pytest.mark.parametrize(('changes', 'message'), [
     ({'gammas': '(-1,)'}, r'gammas=-1: allowed are whole numbers of 1'),
     ({'temperatures': '(-1.0,)'}, r'temperatures=-1.0: allowed are finite'),
-    ({'target': 'nowhere'}, r'model nowhere: no folder'),
+    ({'target': 'nowhere'}, r'model nowhere: no such file or folder'),
     ({'task': 'tsv:nowhere.tsv'}, r'data nowhere.tsv: no such file'),
     ({'repetition_penalty': '1.3'}, r'repetition_penalty'),
 ])
