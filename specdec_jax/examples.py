@@ -140,6 +140,6 @@ def load(name: str, limit: int | None = None) -> list[Example]:
   else:
     raise DataError(
         f'data {name!r}: allowed are {", ".join(_BUILT_IN)}, tsv:PATH, '
-        'jsonl:PATH and the en-de test sets of sacrebleu')
+        'jsonl:PATH, tfds:NAME and the en-de test sets of sacrebleu')
   examples = [Example(i, *pair) for i, pair in enumerate(pairs)]
   return examples if limit is None else examples[:limit]

@@ -17,6 +17,8 @@ from specdec_jax import theory
 
 Row = dict[str, Any]
 
+_ROUGE = ('rouge1', 'rouge2', 'rougeLsum')
+
 
 def ratio(over: float, under: float) -> float | None:
   """over / under, None where there is nothing to divide by."""
@@ -112,15 +114,15 @@ def rouge(
     ValueError: unless both are lists of as many texts.
   """
   _check_texts(hypotheses, references)
-  kinds = ('rouge1', 'rouge2', 'rougeLsum')
-  scorer = rouge_scorer.RougeScorer(kinds, use_stemmer=True)
+  scorer = rouge_scorer.RougeScorer(_ROUGE, use_stemmer=True)
   scores = [scorer.score(reference, hypothesis) for hypothesis, reference
             in zip(hypotheses, references, strict=True)]
   return {kind: 100 * math.fsum(score[kind].fmeasure for score in scores)
-                / len(scores) for kind in kinds}
+                / len(scores) for kind in _ROUGE}
 
 
 _SCORERS = {'bleu': bleu, 'rouge': rouge}
+_SCORE_KEYS = {'bleu': ('bleu',), 'rouge': _ROUGE}
 
 
 def text_scores(
@@ -132,11 +134,10 @@ def text_scores(
     texts = [row['text'] for row in rows]
     references = [row['reference'] for row in rows]
     for score in scores:
-      if rows and None not in references:
-        values = _SCORERS[score](texts, references)
-      else:
-        values = {'bleu': None} if score == 'bleu' else {}
-      found |= {name + suffix: value for name, value in values.items()}
+      known = rows and None not in references
+      values = _SCORERS[score](texts, references) if known else {}
+      found |= {name + suffix: values.get(name)
+                for name in _SCORE_KEYS[score]}
   return found
 
 

@@ -132,8 +132,9 @@ def test_scores_take_two_lists_of_equal_length_only(
 
 def test_sentences_without_references_have_no_bleu():
   setting = metrics.setting(
-      [row(reference=None)], [row(gamma=2, reference=None)], COST)
-  assert setting['bleu'] is None
+      [row(reference=None)], [row(gamma=2, reference=None)], COST,
+      ('bleu', 'rouge'))
+  assert setting['bleu'] is None and setting['rouge1'] is None
 
 
 def test_settings_keep_drafts_and_temperatures_apart():
