@@ -126,7 +126,26 @@ def round_uniforms(
   return jax.vmap(of_row)(keys_b)
 
 
-def decode_round(
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Round:
+  """What happened in one round, before it is committed.
+
+  `proposed` counts the drafts of each row that were put before the target.
+  """
+  drafted: draft_lib.Drafted | None  # None in plain decoding
+  verified: verify_lib.Verified
+  accepted: accept_lib.Accepted
+  proposed: Int[Array, ' b']
+
+  @property
+  def tokens(self) -> Int[Array, 'b g']:
+    if self.drafted is None:
+      return jnp.zeros((self.proposed.shape[0], 0), jnp.int32)
+    return self.drafted.tokens
+
+
+def play_round(
     spec: Spec,
     target_params: Any,
     draft_params: Any,
@@ -134,25 +153,23 @@ def decode_round(
     keys_b,
     budget_b: Int[Array, ' b'],
     state: DecodeState,
-) -> DecodeState:
-  """One round of every row; rows that have ended stay as they are."""
+) -> Round:
+  """Draft, verify, accept: one round of every row, from its own prefix."""
   gamma = spec.gamma
   running = state.ended == RUNNING
   # The last token of a budget is the target's own: no draft can help there.
   left_b = budget_b - (state.length - 1)
-  drafted_b = jnp.where(running, jnp.clip(left_b - 1, 0, gamma), 0)
+  proposed_b = jnp.where(running, jnp.clip(left_b - 1, 0, gamma), 0)
   draft_uniforms, accept_uniforms = round_uniforms(keys_b, state.round, gamma)
 
+  drafted, tokens_bg = None, jnp.zeros((running.shape[0], 0), jnp.int32)
   if gamma:
     with jax.named_scope('draft'):
       drafted = spec.drafter.draft(
           draft_params, state.draft_state,
           draft_lib.Prefix(state.tokens, state.length), gamma,
-          jnp.max(drafted_b), sampling, draft_uniforms)
-  else:
-    drafted = None
-  tokens_bg = (drafted.tokens if drafted is not None
-               else jnp.zeros((running.shape[0], 0), jnp.int32))
+          jnp.max(proposed_b), sampling, draft_uniforms)
+    tokens_bg = drafted.tokens
 
   with jax.named_scope('verify'):
     last_b = jnp.take_along_axis(
@@ -165,36 +182,43 @@ def decode_round(
     q_bgv = (drafted.q if drafted is not None
              else jnp.zeros((*tokens_bg.shape, verified.p.shape[-1])))
     accepted = accept_lib.accept(
-        verified.p, q_bgv, tokens_bg, drafted_b, accept_uniforms)
+        verified.p, q_bgv, tokens_bg, proposed_b, accept_uniforms)
+  return Round(drafted, verified, accepted, proposed_b)
 
-  draft_finite = (jnp.ones(tokens_bg.shape, bool) if drafted is None
-                  else drafted.finite)
-  bad_b = _first_failure(draft_finite, verified.finite, drafted_b)
+
+def decode_round(
+    spec: Spec,
+    target_params: Any,
+    draft_params: Any,
+    sampling: sampling_lib.Sampling,
+    keys_b,
+    budget_b: Int[Array, ' b'],
+    state: DecodeState,
+) -> DecodeState:
+  """One round, committed; rows that have ended stay as they are."""
+  played = play_round(
+      spec, target_params, draft_params, sampling, keys_b, budget_b, state)
   with jax.named_scope('commit'):
-    state = dataclasses.replace(
-        state, target_cache=verified.cache,
-        draft_state=None if drafted is None else drafted.state)
-    return commit(state, tokens_bg, drafted_b, accepted, budget_b, bad_b)
+    return commit(state, played, budget_b)
 
 
-def _first_failure(draft_finite_bg, target_finite_bp, drafted_b):
+def _first_failure(played: Round) -> Int[Array, ' b']:
   """RUNNING, or which model gave a logit that is no number in this round."""
-  p = target_finite_bp.shape[1]
-  counts = jnp.arange(p)[None] <= drafted_b[:, None]
+  target_finite_bp = played.verified.finite
+  counts = (jnp.arange(target_finite_bp.shape[1])[None]
+            <= played.proposed[:, None])
   target_bad = jnp.any(~target_finite_bp & counts, axis=1)
-  draft_bad = jnp.any(~draft_finite_bg & counts[:, 1:], axis=1)
+  if played.drafted is None:
+    draft_bad = jnp.zeros_like(target_bad)
+  else:
+    draft_bad = jnp.any(~played.drafted.finite & counts[:, 1:], axis=1)
   # A draft that failed may have given the target nonsense to read.
   return jnp.where(
       draft_bad, BAD_DRAFT, jnp.where(target_bad, BAD_TARGET, RUNNING))
 
 
 def commit(
-    state: DecodeState,
-    tokens_bg: Int[Array, 'b g'],
-    drafted_b: Int[Array, ' b'],
-    accepted: accept_lib.Accepted,
-    budget_b: Int[Array, ' b'],
-    bad_b: Int[Array, ' b'],
+    state: DecodeState, played: Round, budget_b: Int[Array, ' b']
 ) -> DecodeState:
   """Appends kept drafts and the next token, cut after the first EOS.
 
@@ -203,6 +227,8 @@ def commit(
   and 9.
   """
   running = state.ended == RUNNING
+  tokens_bg, accepted = played.tokens, played.accepted
+  bad_b = _first_failure(played)
   place = jnp.arange(tokens_bg.shape[1] + 1)[None]
   block_bp = jnp.pad(tokens_bg, ((0, 0), (0, 1)))
   block_bp = jnp.where(
@@ -230,9 +256,10 @@ def commit(
       ended=jnp.where(running, ended, state.ended),
       round=state.round + 1,
       rounds=state.rounds + running.astype(jnp.int32),
-      target_cache=cache_lib.rewind(state.target_cache, length - 1),
+      target_cache=cache_lib.rewind(played.verified.cache, length - 1),
+      draft_state=None if played.drafted is None else played.drafted.state,
       log=Log(
-          drafted=add(state.log.drafted, drafted_b),
+          drafted=add(state.log.drafted, played.proposed),
           accepted=add(state.log.accepted, kept_b),
           discarded=add(state.log.discarded, accepted.count - kept_b)))
 
