@@ -77,9 +77,9 @@ def _draft(
   back_b = jnp.maximum(prefix.length - 2, 0)
   two_b2 = jnp.take_along_axis(
       prefix.tokens, back_b[:, None] + jnp.arange(2)[None], axis=1)
-  logits, cache = extend(params, two_b2, cache_lib.rewind(cache, back_b))
-  newest = (prefix.length - 1 - back_b)[:, None, None]
-  logits_bv = jnp.take_along_axis(logits, newest, axis=1)[:, 0]
+  logits, cache = extend(
+      params, two_b2, cache_lib.rewind(cache, back_b),
+      prefix.length - 1 - back_b)
   cache = cache_lib.rewind(cache, prefix.length)
 
   def draw(logits_bv, i):
@@ -97,7 +97,7 @@ def _draft(
         finite=drafted.finite.at[:, i].set(finite_b),
         state=cache)
 
-  token_b, q_bv, finite_b = draw(logits_bv, 0)
+  token_b, q_bv, finite_b = draw(logits[:, 0], 0)
   b, v = q_bv.shape
   first = Drafted(
       tokens=jnp.zeros((b, gamma), jnp.int32).at[:, 0].set(token_b),

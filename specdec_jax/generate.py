@@ -204,7 +204,7 @@ class Decoder:
   @property
   def _draft_params(self):
     """The draft's weights; none for plain decoding."""
-    return self.draft.params if self.draft and self.spec.gamma else None
+    return self.draft.packed if self.draft and self.spec.gamma else None
 
   def compile(self, length: int) -> None:
     """Runs the programs of one bucket once, on a batch of filler."""
@@ -236,12 +236,12 @@ class Decoder:
 
   def _encode_ids(self, ids: jax.Array):
     """Fresh target cache and draft state for encoder inputs."""
-    return (self.programs.start_target(self.target.params, ids),
+    return (self.programs.start_target(self.target.packed, ids),
             self.programs.start_draft(self._draft_params, ids))
 
   def _generate(self, states, keys, budget) -> decode.Decoded:
     return self.programs.generate(
-        self.target.params, self._draft_params, *states, self.sampling, keys,
+        self.target.packed, self._draft_params, *states, self.sampling, keys,
         budget)
 
   def _outputs(self, sources, decoded, first_index, encoder_s, decoder_s):
@@ -274,7 +274,8 @@ def bind(loaded: checkpoint.Loaded, text_size: int) -> t5.Model:
     raise ValueError(
         f'model {loaded.name}: dtype={dtype.name}: allowed are '
         f'{" or ".join(config_lib.DTYPES)}')
-  return t5.bind(loaded.config, text_size=text_size, dtype=dtype)
+  return t5.bind(
+      loaded.config, text_size=text_size, dtype=dtype, packed=t5.packs())
 
 
 def check_whole(

@@ -176,7 +176,7 @@ def make_job(
     for length in settings.source_buckets:
       decoder.compile(length)
   size = target.vocabulary.text_size
-  sides = [measure.Side(generate.bind(m, size), m.params)
+  sides = [measure.Side(generate.bind(m, size), m.packed)
            for m in (target, draft)]
   return Job(settings, group, decoders, *sides)
 

@@ -32,18 +32,20 @@ def model(script: Script) -> t5.Model:
     return cache_lib.init(
         cache_lib.CrossKV((row,), (row,), source_ids[:, :1] >= 0), slots)
 
-  def extend(params, tokens, cache):
+  def extend(params, tokens, cache, at=None):
     del params
     new = tokens[..., None, None].astype(jnp.float32)
-    slots = cache_lib.write(cache.k[0], new, cache.length)
-    history_bn = slots[:, :, 0, 0].astype(jnp.int32)
+    k, v = cache_lib.write(cache.k[0], cache.v[0], new, new, cache.length)
+    history_bn = k[:, 0, 0].astype(jnp.int32)
     row_b = cache.cross.k[0][:, 0, 0, 0].astype(jnp.int32)
 
     def position(i):
       return jax.vmap(script)(history_bn, cache.length + i + 1, row_b)
     logits = jax.vmap(position, out_axes=1)(jnp.arange(tokens.shape[1]))
+    if at is not None:
+      logits = jnp.take_along_axis(logits, at[:, None, None], axis=1)
     return logits, cache_lib.KVCache(
-        (slots,), cache.v, cache.length + tokens.shape[1], cache.cross)
+        (k,), (v,), cache.length + tokens.shape[1], cache.cross)
   return t5.Model(start, extend)
 
 
