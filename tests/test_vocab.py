@@ -214,5 +214,6 @@ def test_fingerprints_are_equal_for_equal_pieces_only(vocabulary, tmp_path):
   copied = tmp_path / 'copied.model'
   copied.write_bytes(vocabulary.path.read_bytes())
   assert vocab.Vocabulary(copied).fingerprint == vocabulary.fingerprint
-  other = vocab.train(['Etwas ganz anderes steht hier.'] * 9, tmp_path / 'o', 20)
+  texts = ['Etwas ganz anderes steht hier.'] * 9
+  other = vocab.train(texts, tmp_path / 'other.model', 20)
   assert other.fingerprint != vocabulary.fingerprint
