@@ -46,6 +46,15 @@ def one_of(*values: str) -> Rule:
   return Rule(lambda x: x in values, ' or '.join(values))
 
 
+AUTO = 'auto'  # gamma chosen round by round
+AUTO_GAMMAS = (1, 3, 5, 7)  # from these, where no other is named
+
+
+def or_else(other: Any, rule: Rule, text: str) -> Rule:
+  """`rule`, or one value besides."""
+  return Rule(lambda x: x == other or rule.allows(x), f'{rule.text}, or {text}')
+
+
 NAME = Rule(lambda x: isinstance(x, str) and x != '', 'a name or a path')
 TEXT = Rule(lambda x: isinstance(x, str), 'text')
 
@@ -71,7 +80,8 @@ class RunConfig:
       against the target.
     temperatures: of both models' laws; 0 is argmax.
     top_k, top_p: further adjustment of both; 0 and 1 are off.
-    gammas: drafts a round. Plain decoding always runs beside them.
+    gammas: drafts a round, or `auto`: chosen among the others round by round.
+      Plain decoding always runs beside them.
     batch_size: sentences decoded together.
     max_new_tokens: budget of a sentence.
     source_buckets: encoder lengths to pad to.
@@ -81,6 +91,7 @@ class RunConfig:
     matmul_precision: of products in float32, on accelerators.
     scores: of the text against the references.
     lenience: 1 is exact; below, the output is not the target's (see `accept`).
+    acceptance: None, or a synthetic one, for timing; the output means nothing.
   """
   task: str = option(NAME)
   prefix: str = option(TEXT)
@@ -90,7 +101,8 @@ class RunConfig:
   temperatures: tuple[float, ...] = option(number(0), many=True)
   top_k: int = option(whole(0))
   top_p: float = option(number(1e-6, 1))
-  gammas: tuple[int, ...] = option(whole(1), many=True)
+  gammas: tuple[int | str, ...] = option(
+      or_else(AUTO, whole(1), repr(AUTO)), many=True)
   batch_size: int = option(whole(1))
   max_new_tokens: int = option(whole(1))
   source_buckets: tuple[int, ...] = option(whole(1), many=True)
@@ -100,17 +112,25 @@ class RunConfig:
   matmul_precision: str = option(one_of(*PRECISIONS))
   scores: tuple[str, ...] = option(one_of(*SCORES), many=True)
   lenience: float = option(number(1e-6, 1), default=1.0)
+  acceptance: float | None = option(
+      or_else(None, number(0, 1), 'None'), default=None)
 
   def __post_init__(self):
-    if max(self.gammas) > self.max_new_tokens:
+    if max(self.fixed_gammas) > self.max_new_tokens:
       raise ConfigError(
           f'gammas={self.gammas}: allowed are whole numbers of 1 to '
           f'max_new_tokens={self.max_new_tokens}')
 
   @property
+  def fixed_gammas(self) -> tuple[int, ...]:
+    """The numbers among `gammas`; `auto` chooses among them."""
+    fixed = tuple(g for g in self.gammas if isinstance(g, int))
+    return fixed or AUTO_GAMMAS
+
+  @property
   def slots(self) -> int:
     """One cache size for every gamma of the sweep."""
-    return self.max_new_tokens + max(self.gammas) + 1
+    return self.max_new_tokens + max(self.fixed_gammas) + 1
 
 
 @dataclasses.dataclass(frozen=True)
