@@ -18,10 +18,13 @@ import pytest
 
 from configs import ladder
 from specdec_jax import batches
+from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import records
 from specdec_jax import t5
 from specdec_jax import train
+from specdec_jax import train_step
+from specdec_jax import vocab
 from tests import fixtures_text
 
 STEPS = 30
@@ -45,7 +48,8 @@ def compile_once():
     return make_once
   with pytest.MonkeyPatch.context() as patch:
     for name in ('make_train_step', 'make_evaluate'):
-      patch.setattr(train, name, shared(getattr(train, name), {}))
+      patch.setattr(
+          train_step, name, shared(getattr(train_step, name), {}))
     yield
 
 
@@ -63,9 +67,11 @@ def options(tmp_path_factory, vocabulary):
       vocabulary=str(vocabulary.path),
       train_data=(f'tsv:{folder / "train.tsv"}',),
       validation_data=(f'tsv:{folder / "validation.tsv"}',),
-      seed=0, buckets=(48,), batch_tokens=240, steps=STEPS,
+      init='', seed=0, buckets=(48,), batch_tokens=240, steps=STEPS,
       learning_rate=0.05, warmup_steps=4, decay_steps=6, adam_b2=0.98,
       min_param_rms=1e-3, clip_norm=1.0, dropout_rate=0.1, label_smoothing=0.05,
+      ema_decay=0.0, teacher='', distill_loss='forward_kl', distill_weight=0.5,
+      distill_temperature=1.0, patience=0,
       log_every=3, eval_every=10, checkpoint_every=10, keep_every=0)
 
 
@@ -74,10 +80,17 @@ def resolve(options, **changes) -> config_lib.TrainConfig:
       ml_collections.ConfigDict(options | changes), config_lib.TrainConfig)
 
 
-def last_state(options, workdir) -> train.TrainState:
+def initial_state(config) -> train_step.TrainState:
+  vocabulary = vocab.Vocabulary(pathlib.Path(config.vocabulary))
+  return train_step.init_state(
+      config, train_step.make_optimizer(config),
+      train.init_params(config, vocabulary))
+
+
+def last_state(options, workdir) -> train_step.TrainState:
   """The state of the last checkpoint."""
   config = resolve(options)
-  empty = train.init_state(config, train.make_optimizer(config))
+  empty = initial_state(config)
   with train.open_checkpoints(config, workdir) as manager:
     return train.restore(manager, empty)
 
@@ -155,6 +168,41 @@ def test_a_process_killed_at_any_time_ends_with_the_same_weights(
     process.wait()
   train.train(resolve(options), workdir)
   assert_same_end(options, workdir, undisturbed)
+
+
+@pytest.fixture(scope='module')
+def taught(options, vocabulary, tmp_path_factory):
+  """Options with a teacher, an average and early stopping."""
+  folder = tmp_path_factory.mktemp('teacher')
+  model = options['model'] | dict(d_model=24, vocab_size=200)
+  config = resolve(options, model=model)
+  checkpoint.save(folder / 'model', initial_state(config).params,
+                  config.architecture, vocabulary)
+  return options | dict(
+      teacher=str(folder / 'model'), ema_decay=0.9, patience=2)
+
+
+def test_with_teacher_and_average_a_killed_run_ends_with_the_same_weights(
+    taught, tmp_path, monkeypatch):
+  train.train(resolve(taught), tmp_path / 'undisturbed')
+  append = records.append
+
+  def killed_in_the_log_of_24(path, rows):
+    if rows[0]['step'] == 24:
+      raise Killed
+    append(path, rows)
+  with monkeypatch.context() as patch:
+    patch.setattr(records, 'append', killed_in_the_log_of_24)
+    with pytest.raises(Killed):
+      train.train(resolve(taught), tmp_path / 'run')
+  train.train(resolve(taught), tmp_path / 'run')
+  assert_same_end(taught, tmp_path / 'run', tmp_path / 'undisturbed')
+  one, other = (
+      checkpoint.load(tmp_path / name / 'model').params
+      for name in ('run', 'undisturbed'))
+  jax.tree.map(np.testing.assert_array_equal, one, other)
+  jax.tree.map(np.testing.assert_array_equal, one,
+               last_state(taught, tmp_path / 'run').average)
 
 
 def test_a_run_that_ended_trains_nothing_more(options, undisturbed):
@@ -245,14 +293,14 @@ def test_the_ladder_refuses_leftovers(arg):
 
 
 def test_schedule_warms_up_stays_and_ends_at_0(options):
-  rate = train.schedule(resolve(options))
+  rate = train_step.schedule(resolve(options))
   np.testing.assert_allclose(
       [rate(step) for step in (0, 2, 4, 15, 24, 27, 30)],
       [0, 0.025, 0.05, 0.05, 0.05, 0.025, 0], atol=1e-8)
 
 
 def test_schedule_without_warm_up_and_decay_is_constant(options):
-  rate = train.schedule(resolve(options, warmup_steps=0, decay_steps=0))
+  rate = train_step.schedule(resolve(options, warmup_steps=0, decay_steps=0))
   np.testing.assert_allclose([rate(s) for s in (0, 1, STEPS)], 0.05)
 
 
@@ -261,8 +309,7 @@ def parts(options, vocabulary):
   """(config, weights, validation pairs) for the tests of single functions."""
   config = resolve(options, batch_tokens=48 * 16)
   pairs = batches.load_pairs(config.validation_data, vocabulary, 48)
-  state = train.init_state(config, train.make_optimizer(config))
-  return config, state.params, pairs
+  return config, initial_state(config).params, pairs
 
 
 def test_evaluation_counts_every_pair_once(parts):
@@ -270,7 +317,7 @@ def test_evaluation_counts_every_pair_once(parts):
   assert len(pairs) % 16  # so the last batch repeats some
   everything = dataclasses.replace(config, batch_tokens=48 * len(pairs))
   one, many = (
-      train.make_evaluate(c)(params, pairs) for c in (everything, config))
+      train_step.make_evaluate(c)(params, pairs) for c in (everything, config))
   np.testing.assert_allclose(one['nll'], many['nll'], rtol=1e-5)
   np.testing.assert_allclose(one['accuracy'], many['accuracy'], rtol=1e-5)
 
@@ -280,8 +327,9 @@ def test_losses_of_pads_are_0_and_of_tokens_are_log_probabilities(parts):
   module = t5.T5(config.architecture)
   batch = batches.make(pairs, 48, [0, 1])
   loss, nll, hits = jax.jit(
-      lambda params, batch: train.token_losses(module, params, batch, 0.3))(
-          params, batch)
+      lambda params, batch: train_step.token_losses(
+          train_step.forward(module, params, batch), batch['targets'], 0.3))(
+              params, batch)
   pads = batch['targets'] == 0
   assert not np.any(np.asarray(loss)[pads]) and not np.any(hits & pads)
 
@@ -304,13 +352,12 @@ def test_losses_of_pads_are_0_and_of_tokens_are_log_probabilities(parts):
 
 def test_a_loss_that_is_no_number_stops_the_run_with_its_step(
     options, tmp_path, monkeypatch):
-  def broken(config, optimizer):
-    def step(state, batch):
-      del batch
+  def broken(*_):
+    def step(state, *_):
       state = dataclasses.replace(state, step=state.step + 1)
       return state, jnp.float32(np.nan)
     return step
-  monkeypatch.setattr(train, 'make_train_step', broken)
+  monkeypatch.setattr(train_step, 'make_train_step', broken)
   with pytest.raises(FloatingPointError, match='step 3: the loss is nan'):
     train.train(resolve(options), tmp_path / 'run')
   assert not (tmp_path / 'run' / 'model').exists()
