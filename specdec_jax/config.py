@@ -52,9 +52,12 @@ NAME = Rule(lambda x: isinstance(x, str) and x != '', 'a name or a path')
 TEXT = Rule(lambda x: isinstance(x, str), 'text')
 
 
-def option(rule: Rule, many: bool = False) -> Any:
+def option(
+    rule: Rule, many: bool = False, default: Any = dataclasses.MISSING
+) -> Any:
   """A dataclass field that holds to `rule` (`many`: a tuple of such values)."""
-  return dataclasses.field(metadata={'rule': rule, 'many': many})
+  return dataclasses.field(
+      metadata={'rule': rule, 'many': many}, default=default)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +69,8 @@ class RunConfig:
     prefix: put before every source, as T5 was trained.
     sentences: how many of the data set's first sentences to decode.
     target: model folder, or `mini/target`.
-    drafts: model folders; each runs against the target.
+    drafts: model or table folders, or rules (see `drafters`); each runs
+      against the target.
     temperatures: of both models' laws; 0 is argmax.
     top_k, top_p: further adjustment of both; 0 and 1 are off.
     gammas: drafts a round. Plain decoding always runs beside them.
@@ -78,6 +82,7 @@ class RunConfig:
     dtype: of weights, activations and caches.
     matmul_precision: of products in float32, on accelerators.
     scores: of the text against the references.
+    lenience: 1 is exact; below, the output is not the target's (see `accept`).
   """
   task: str = option(NAME)
   prefix: str = option(TEXT)
@@ -96,6 +101,7 @@ class RunConfig:
   dtype: str = option(one_of(*DTYPES))
   matmul_precision: str = option(one_of(*PRECISIONS))
   scores: tuple[str, ...] = option(one_of(*SCORES), many=True)
+  lenience: float = option(number(1e-6, 1), default=1.0)
 
   def __post_init__(self):
     if max(self.gammas) > self.max_new_tokens:
@@ -200,7 +206,7 @@ def resolve(config: ml_collections.ConfigDict, kind: type[Config]) -> Config:
   _check_names('config', set(values), kind)
   return kind(**{
       field.name: _checked(field.name, values[field.name], **field.metadata)
-      for field in dataclasses.fields(kind)})
+      for field in dataclasses.fields(kind) if field.name in values})
 
 
 def _check_names(where: str, given: set[str], kind: Any) -> None:

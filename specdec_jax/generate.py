@@ -25,6 +25,7 @@ from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import decode
 from specdec_jax import draft as draft_lib
+from specdec_jax import drafters
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import t5
 from specdec_jax import vocab
@@ -102,7 +103,8 @@ class Decoder:
   """Decodes sentences with a target and, where given, a draft.
 
   Args:
-    target, draft: from `load`; without a draft gamma must be 0.
+    target, draft: from `load`; without a draft gamma must be 0. A draft may
+      also be one without a model, as `load('mini/bigram')` or `load('copy')`.
     gamma: drafts a round; 0 is plain decoding.
     temperature, top_k, top_p: adjust both models' laws.
     max_new_tokens: budget of a sentence. One that reaches it is marked
@@ -111,6 +113,8 @@ class Decoder:
       largest, with a warning.
     batch_size: sentences decoded together; the last batch is filled up.
     seed: with a sentence's index it gives the sentence's key.
+    lenience: 1 is exact. Below it more drafts are kept and the output is no
+      longer the target's (see `accept`).
     slots: room of the caches, if it should be larger than needed: decoders that
       share it share the encoders' programs.
 
@@ -122,7 +126,7 @@ class Decoder:
   def __init__(
       self,
       target: checkpoint.Loaded,
-      draft: checkpoint.Loaded | None = None,
+      draft: checkpoint.Loaded | drafters.Modelless | None = None,
       *,
       gamma: int = 4,
       temperature: float = 0.0,
@@ -132,6 +136,7 @@ class Decoder:
       source_buckets: Sequence[int] = (32, 64, 128, 256, 512),
       batch_size: int = 1,
       seed: int = 0,
+      lenience: float = 1.0,
       slots: int | None = None,
   ):
     check_whole('max_new_tokens', max_new_tokens, 1)
@@ -140,6 +145,9 @@ class Decoder:
     check_whole('seed', seed, 0, 2**31 - 1)
     for size in source_buckets:
       check_whole('source_buckets', size, 1)
+    if not (isinstance(lenience, int | float) and 0 < lenience <= 1):
+      raise ValueError(
+          f'lenience={lenience!r}: allowed are numbers above 0 up to 1')
     self.sampling = sampling_lib.make(temperature, top_k, top_p)
     self.target, self.draft = target, draft
     self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
@@ -149,13 +157,11 @@ class Decoder:
     self.target_model = bind(target, self.vocabulary.text_size)
     drafter = draft_lib.NO_DRAFTER
     if draft is not None:
-      vocab.check_same(target.vocabulary, draft.vocabulary)
-      if gamma:
-        model = bind(draft, self.vocabulary.text_size)
-        drafter = draft_lib.model_drafter(model.start, model.extend)
+      bound = bind_drafter(draft, self.vocabulary)
+      drafter = bound if gamma else drafter
     self.spec = decode.Spec(
         self.target_model.extend, drafter, gamma, max_new_tokens,
-        slots or max_new_tokens + gamma + 1)
+        slots or max_new_tokens + gamma + 1, float(lenience))
     self.programs = _programs(self.target_model.start, self.spec)
     self._warm: set[int] = set()  # buckets that have run
     self.compile_seconds = 0.0
@@ -275,6 +281,17 @@ def bind(loaded: checkpoint.Loaded, text_size: int) -> t5.Model:
         f'model {loaded.name}: dtype={dtype.name}: allowed are '
         f'{" or ".join(config_lib.DTYPES)}')
   return t5.bind(loaded.config, text_size=text_size, dtype=dtype)
+
+
+def bind_drafter(
+    draft: checkpoint.Loaded | drafters.Modelless, vocabulary: vocab.Vocabulary
+) -> draft_lib.Drafter:
+  """The drafter of whatever `load` gave; refused for another vocabulary."""
+  if isinstance(draft, drafters.Modelless):
+    return draft.bind(vocabulary)
+  vocab.check_same(vocabulary, draft.vocabulary)
+  model = bind(draft, vocabulary.text_size)
+  return draft_lib.model_drafter(model.start, model.extend)
 
 
 def check_whole(

@@ -17,10 +17,14 @@ def side(script) -> measure.Side:
   return measure.Side(scripted.model(script), None)
 
 
+def draft(script) -> measure.DraftSide:
+  return measure.DraftSide(scripted.drafter_of(script), None)
+
+
 def test_beta_is_the_overlap_of_the_adjusted_laws():
   p, q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]
   output = jnp.asarray([[2, 3, 1]])
-  models = side(scripted.fixed_law(p)), side(scripted.fixed_law(q))
+  models = side(scripted.fixed_law(p)), draft(scripted.fixed_law(q))
   for temperature, expected in ((1.0, 0.6), (0.0, 0.0)):
     found = measure.betas(
         *models, SOURCE, output, sampling.make(temperature))
@@ -29,9 +33,9 @@ def test_beta_is_the_overlap_of_the_adjusted_laws():
 
 def test_beta_of_each_token_is_taken_behind_the_tokens_before_it():
   # The draft agrees behind an even number of tokens only.
-  target = scripted.path([2, 3, 4, 5])
-  draft = scripted.path([2, 9, 4, 9])
-  found = measure.betas(side(target), side(draft), SOURCE,
+  target = side(scripted.path([2, 3, 4, 5]))
+  other = draft(scripted.path([2, 9, 4, 9]))
+  found = measure.betas(target, other, SOURCE,
                         jnp.asarray([[2, 3, 4, 5]]), sampling.make(0.0))
   np.testing.assert_array_equal(found, [[1, 0, 1, 0]])
 
@@ -55,7 +59,7 @@ def test_the_timer_waits_for_the_device(monkeypatch):
   monkeypatch.setattr(measure, 'STEPS', 3)
   monkeypatch.setattr(measure, 'ROUNDS', 1)
   costs = measure.costs(
-      side(sleepy(0.06)), side(sleepy(0.02)), SOURCE, 16, [2],
+      side(sleepy(0.06)), draft(sleepy(0.02)), SOURCE, 16, [2],
       sampling.make(0.0))
   assert costs.target_step >= 0.06 and costs.draft_step >= 0.02
   assert 0.1 < costs.c < 0.9
