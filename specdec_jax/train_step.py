@@ -36,7 +36,9 @@ def forward(module: t5.T5, params, batch, rngs=None):
   def logits_of(module):
     cache = module.start(batch['source'], batch['inputs'].shape[1])
     return module.extend(batch['inputs'], cache)[0]
-  return module.apply({'params': params}, rngs=rngs or {}, method=logits_of)
+  logits: Any = module.apply(
+      {'params': params}, rngs=rngs or {}, method=logits_of)
+  return logits
 
 
 def token_losses(logits, targets, label_smoothing):
@@ -90,8 +92,8 @@ def update_average(decay: float, step, average, params):
   held up by the weights of the start.
   """
   t = step.astype(jnp.float32)
-  decay = jnp.minimum(decay, (1 + t) / (10 + t))
-  return jax.tree.map(lambda a, p: a + (1 - decay) * (p - a), average, params)
+  kept = jnp.minimum(decay, (1 + t) / (10 + t))
+  return jax.tree.map(lambda a, p: a + (1 - kept) * (p - a), average, params)
 
 
 def weights_to_use(state: TrainState) -> t5.Params:
@@ -121,7 +123,7 @@ def make_train_step(
     return (1 - config.distill_weight) * loss + config.distill_weight * far
 
   @functools.partial(jax.jit, donate_argnums=0)
-  def step(state: TrainState, batch, teacher_params=None):
+  def step(state: TrainState, batch, teacher_params: Any = None):
     key = jax.random.fold_in(jax.random.key(config.seed), state.step)
     taught = None
     if teacher is not None:

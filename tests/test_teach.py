@@ -24,14 +24,15 @@ def job(tmp_path_factory):
   return tiny.save(folder / 'teacher', tiny.TARGET), f'tsv:{data}'
 
 
-def finished(batch_size=3, temperature=1.0):
-  return dict(batch_size=batch_size, temperature=temperature, seed=0)
+def run(job, output, temperature: float = 1.0) -> int:
+  teacher, data = job
+  return teach.teach(teacher, data, output, 3, temperature)
 
 
 @pytest.fixture(scope='module')
 def undisturbed(job, tmp_path_factory):
   output = tmp_path_factory.mktemp('undisturbed') / 'out.tsv'
-  teach.teach(*job, output, **finished())
+  run(job, output)
   return output
 
 
@@ -69,17 +70,17 @@ def test_a_run_killed_between_batches_ends_with_the_same_file(
   with monkeypatch.context() as patch:
     patch.setattr(generate.Decoder, 'decode_batch', killed_at_the_third)
     with pytest.raises(Killed):
-      teach.teach(*job, output, **finished())
+      run(job, output)
   assert not output.exists()
   with (tmp_path / 'out.tsv.journal').open('a') as out:
     out.write('{"batch": [{"ind')  # a line that the kill cut in two
-  teach.teach(*job, output, **finished())
+  run(job, output)
   assert output.read_text() == undisturbed.read_text()
 
 
 def test_another_job_s_journal_is_refused(job, undisturbed):
   with pytest.raises(records.WorkdirError, match='belongs to'):
-    teach.teach(*job, undisturbed, **finished(temperature=0.0))
+    run(job, undisturbed, temperature=0.0)
 
 
 def test_outputs_that_are_cut_or_empty_are_left_out(tmp_path):

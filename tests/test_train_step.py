@@ -40,13 +40,13 @@ def settings(**changes) -> config_lib.TrainConfig:
 def test_schedule_warms_up_stays_and_ends_at_0():
   rate = train_step.schedule(settings())
   np.testing.assert_allclose(
-      [rate(step) for step in (0, 2, 4, 15, 24, 27, 30)],
+      [jnp.asarray(rate(step)) for step in (0, 2, 4, 15, 24, 27, 30)],
       [0, 0.025, 0.05, 0.05, 0.05, 0.025, 0], atol=1e-8)
 
 
 def test_schedule_without_warm_up_and_decay_is_constant():
   rate = train_step.schedule(settings(warmup_steps=0, decay_steps=0))
-  np.testing.assert_allclose([rate(s) for s in (0, 1, 30)], 0.05)
+  np.testing.assert_allclose([jnp.asarray(rate(s)) for s in (0, 1, 30)], 0.05)
 
 
 @pytest.fixture(scope='module')

@@ -23,14 +23,6 @@ from specdec_jax import generate
 from specdec_jax import records
 from specdec_jax import vocab
 
-_TEACHER = flags.DEFINE_string('teacher', None, 'Model folder.', required=True)
-_DATA = flags.DEFINE_string(
-    'data', None, 'Data set (see specdec_jax.examples).', required=True)
-_OUTPUT = flags.DEFINE_string('output', None, 'TSV to write.', required=True)
-_BATCH_SIZE = flags.DEFINE_integer('batch_size', 32, 'Sentences at a time.')
-_TEMPERATURE = flags.DEFINE_float('temperature', 0.0, '0 is argmax.')
-_SEED = flags.DEFINE_integer('seed', 0, 'Of samples.')
-
 BUCKETS = (16, 32, 48, 64, 96)
 
 
@@ -141,14 +133,22 @@ def finish(
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments {argv[1:]}')
+  options = flags.FLAGS
   try:
     pairs = teach(
-        _TEACHER.value, _DATA.value, pathlib.Path(_OUTPUT.value),
-        _BATCH_SIZE.value, _TEMPERATURE.value, _SEED.value)
+        options.teacher, options.data, pathlib.Path(options.output),
+        options.batch_size, options.temperature, options.seed)
   except (ValueError, FloatingPointError) as error:
     raise SystemExit(f'error: {error}') from error
-  print(f'{pairs} pairs in {_OUTPUT.value}')
+  print(f'{pairs} pairs in {options.output}')
 
 
 if __name__ == '__main__':
+  flags.DEFINE_string('teacher', None, 'Model folder.', required=True)
+  flags.DEFINE_string(
+      'data', None, 'Data set (see specdec_jax.examples).', required=True)
+  flags.DEFINE_string('output', None, 'TSV to write.', required=True)
+  flags.DEFINE_integer('batch_size', 32, 'Sentences at a time.')
+  flags.DEFINE_float('temperature', 0.0, '0 is argmax.')
+  flags.DEFINE_integer('seed', 0, 'Of samples.')
   app.run(main)
