@@ -22,7 +22,8 @@ ALONE = ('architecture', 'cache', 'examples', 'records', 'sampling', 'theory',
 MAY_IMPORT = {**dict.fromkeys(ALONE, frozenset()),
               'accept': {'sampling'}, 'config': {'architecture'}}
 # The round: it is handed `start` and `extend`.
-ROUND = ('accept', 'decode', 'draft', 'sampling', 'verify')
+ROUND = ('accept', 'copying', 'decode', 'draft', 'ngram', 'sampling',
+         'verify')
 MODELS = {'t5', 'architecture', 'checkpoint'}
 # What makes a report can run where no jax is installed.
 WITHOUT_JAX = ('architecture', 'config', 'examples', 'metrics', 'records',
