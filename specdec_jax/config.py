@@ -13,6 +13,8 @@ from specdec_jax.architecture import T5Config
 DTYPES = ('float32', 'bfloat16')
 PRECISIONS = ('default', 'high', 'highest')
 SCORES = ('bleu', 'rouge')
+DISTILL_LOSSES = (
+    'forward_kl', 'reverse_kl', 'total_variation', 'jensen_shannon')
 
 Config = TypeVar('Config', 'RunConfig', 'TrainConfig')
 
@@ -141,6 +143,7 @@ class TrainConfig:
     model: fields of `T5Config`, checked when the config is made.
     vocabulary: SentencePiece model.
     train_data, validation_data: data sets with references (see `examples`).
+    init: model folder to start from; '' starts from random weights.
     seed: of initialisation, order and dropout.
     buckets: lengths to pad to; pairs with a longer side are left out.
     batch_tokens: padded target positions of a batch.
@@ -150,14 +153,23 @@ class TrainConfig:
     adam_b2, clip_norm: of the optimizer.
     min_param_rms: parameters smaller than this still move.
     dropout_rate, label_smoothing: regularisation.
+    ema_decay: of the average of the weights over the steps, which is evaluated
+      and saved instead of the last ones; 0 is off.
+    teacher: model folder to distil from; '' is none.
+    distill_loss: from the student's law to the teacher's (see `distill`).
+    distill_weight: of that loss; the rest is cross-entropy on the text.
+    distill_temperature: of both laws in that loss.
+    patience: stop where the lowest validation loss is so many evaluations old,
+      and save the weights that had it; 0 is off and saves the last ones.
     log_every, eval_every, checkpoint_every: in steps.
     keep_every: checkpoints of these steps are kept for good; 0 keeps the last
-      two only.
+      two (and with `patience` the best) only.
   """
   model: Any = option(Rule(lambda x: hasattr(x, 'keys'), 'T5Config fields'))
   vocabulary: str = option(NAME)
   train_data: tuple[str, ...] = option(NAME, many=True)
   validation_data: tuple[str, ...] = option(NAME, many=True)
+  init: str = option(TEXT)
   seed: int = option(whole(0, 2**31 - 1))
   buckets: tuple[int, ...] = option(whole(2), many=True)
   batch_tokens: int = option(whole(1))
@@ -170,6 +182,12 @@ class TrainConfig:
   min_param_rms: float = option(number(0))
   dropout_rate: float = option(number(0, 0.9))
   label_smoothing: float = option(number(0, 0.9))
+  ema_decay: float = option(number(0, 0.999999))
+  teacher: str = option(TEXT)
+  distill_loss: str = option(one_of(*DISTILL_LOSSES))
+  distill_weight: float = option(number(0, 1))
+  distill_temperature: float = option(number(0.01, 100))
+  patience: int = option(whole(0))
   log_every: int = option(whole(1))
   eval_every: int = option(whole(1))
   checkpoint_every: int = option(whole(1))
@@ -189,6 +207,9 @@ class TrainConfig:
       raise ConfigError(
           f'steps={self.steps}: allowed are warmup_steps + decay_steps = '
           f'{self.warmup_steps + self.decay_steps} and above')
+    if self.teacher and not self.distill_weight:
+      raise ConfigError(
+          'distill_weight=0: allowed with a teacher are numbers above 0')
 
 
 def resolve(config: ml_collections.ConfigDict, kind: type[Config]) -> Config:
