@@ -114,14 +114,14 @@ def alphas(
   words = target.vocabulary
   model = generate.bind(target, words.text_size)
   bound = tuple(generate.bind_drafter(d, words) for d in drafts.values())
-  params = [d.params for d in drafts.values()]
+  params = [d.packed for d in drafts.values()]
   sources = sources_of(task, words)
   rows: dict[str, list[records.Row]] = {name: [] for name in drafts}
   for indices in tqdm.tqdm(batches(sources), unit='batch'):
     longest = max(max(len(sources[i].ids), len(ids[i])) for i in indices)
     size = vocab.bucket(longest, BUCKETS)
     found = jax.device_get(_all_betas(
-        model, bound, target.params, params,
+        model, bound, target.packed, params,
         jnp.asarray(vocab.pad([sources[i].ids for i in indices], size)),
         jnp.asarray(vocab.pad([ids[i] for i in indices], size)),
         sampling_lib.make(temperature)))
