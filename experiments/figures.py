@@ -19,7 +19,6 @@ from experiments import common
 from specdec_jax import checkpoint
 from specdec_jax import figures
 from specdec_jax import generate
-from specdec_jax import report
 
 TIMELINE_GAMMAS = (7, 3, 0)
 
@@ -86,14 +85,15 @@ def trace_lines(trace: Any) -> str:
   Accepted drafts stand as they are, the rejected one is struck out, the
   target's own token is bold; drafts behind a rejected one are left out.
   """
+  def code(piece):
+    return f"`{piece.replace('`', chr(39))}`"
   lines = []
   for played in trace.rounds:
-    cells = [report.cell(piece).replace('`', "'") for piece in played.pieces]
-    words = [f'`{piece}`' for piece in cells[:played.accepted]]
-    words += [f'~~`{piece}`~~' for piece in
-              cells[played.accepted:played.accepted + 1]]
-    following = report.cell(played.next_piece).replace('`', "'")
-    lines.append(f'1. {" ".join([*words, f"**`{following}`**"])}')
+    kept, rest = (played.pieces[:played.accepted],
+                  played.pieces[played.accepted:])
+    words = [*map(code, kept), *(f'~~{code(piece)}~~' for piece in rest[:1]),
+             f'**{code(played.next_piece)}**']
+    lines.append(f'1. {" ".join(words)}')
   return '\n'.join(lines) + '\n'
 
 

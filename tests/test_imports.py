@@ -26,7 +26,7 @@ ROUND = ('accept', 'decode', 'draft', 'sampling', 'verify')
 MODELS = {'t5', 'architecture', 'checkpoint'}
 # What makes a report can run where no jax is installed.
 WITHOUT_JAX = ('architecture', 'config', 'examples', 'metrics', 'records',
-               'report', 'theory', 'vocab')
+               'report', 'theory', 'vocab', 'figures')
 JAX = {'jax', 'jaxlib', 'jaxtyping', 'flax', 'optax', 'orbax'}
 
 
