@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 import types
 
 import pytest
@@ -174,7 +175,7 @@ def test_the_alpha_that_a_draft_needs_rises_with_its_cost():
   assert draft_size.needed_alpha(2, 0, {1: 1}) == 1
   cheap, dear = (draft_size.needed_alpha(1.5, c, {1: 1.0, 3: 1.0})
                  for c in (0.01, 0.3))
-  assert cheap < dear
+  assert cheap and dear and cheap < dear
   assert draft_size.needed_alpha(2, 0.5, {1: 1}) is None
 
 
@@ -205,11 +206,11 @@ def test_the_timeline_adds_up_and_stands_beside_what_was_measured():
 
 
 def test_a_gamma_that_was_not_run_has_no_lane():
-  study = common.Study(None, {}, [], [row(gamma=3), row()], [
+  study = common.Study(pathlib.Path(), {}, [], [row(gamma=3), row()], [
       {**COST, 'verify_ratio': {'3': 1.5}, 'draft_step_seconds': 0.1,
        'target_step_seconds': 1.0}])
   assert [lane[0] for lane in figures.lanes(study)] == ['γ = 3', 'plain']
-  empty = common.Study(None, {}, [], [], [])
+  empty = common.Study(pathlib.Path(), {}, [], [], [])
   assert figures.lanes(empty) == [] and 'n/a' in figures.figure_1(empty)
 
 
@@ -237,6 +238,6 @@ def test_one_experiment_that_fails_stops_no_other_and_is_named(tmp_path):
 
 def test_every_experiment_opens_with_its_command_result_and_time():
   for module in (*all_experiments.EXPERIMENTS, all_experiments):
-    name, text = module.__name__, ' '.join(module.__doc__.split())
+    name, text = module.__name__, ' '.join((module.__doc__ or '').split())
     assert f'python -m {name}' in text, name
     assert 'Expected result:' in text and 'Time:' in text, name

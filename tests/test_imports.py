@@ -25,8 +25,8 @@ MAY_IMPORT = {**dict.fromkeys(ALONE, frozenset()),
 ROUND = ('accept', 'decode', 'draft', 'sampling', 'verify')
 MODELS = {'t5', 'architecture', 'checkpoint'}
 # What makes a report can run where no jax is installed.
-WITHOUT_JAX = ('architecture', 'config', 'examples', 'metrics', 'records',
-               'report', 'theory', 'vocab', 'figures')
+WITHOUT_JAX = ('architecture', 'config', 'examples', 'figures', 'metrics',
+               'records', 'report', 'theory', 'vocab')
 JAX = {'jax', 'jaxlib', 'jaxtyping', 'flax', 'optax', 'orbax'}
 
 

@@ -32,7 +32,8 @@ def test_caches_grow_with_batch_source_and_slots_and_weights_do_not():
   for larger in (memory.Shape(4, 11, 7), memory.Shape(3, 12, 7),
                  memory.Shape(3, 11, 8)):
     found = memory.of_model(tiny.TARGET, 'float32', larger)
-    assert found.cache > small.cache and found.weights == small.weights
+    assert found.weights == small.weights
+    assert found.cache and small.cache and found.cache > small.cache
 
 
 def test_a_model_of_eleven_billion_allocates_nothing():
