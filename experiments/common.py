@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import re
 import sys
 from typing import Any
 
@@ -24,6 +25,8 @@ from specdec_jax import report
 
 Row = dict[str, Any]
 Column = Callable[[Row], str]
+
+MISSING = 'n/a'
 
 # Why a figure may be missing, by its key.
 REASONS = {
@@ -114,25 +117,29 @@ def grid(lab: Lab) -> Study:
   return study(lab, 'grid')
 
 
+def cell(text: str) -> str:
+  """Text of others on one line of Markdown, in which nothing is markup."""
+  return re.sub(r'([\\`*|<>\[\]])', r'\\\1', ' '.join(text.split()))
+
+
 def column(key: str, digits: int = 2) -> Column:
   """Shows a number of a row; what was not measured is n/a."""
   def show(row):
     value = row.get(key)
-    if isinstance(value, float) and not math.isfinite(value):
-      value = None
-    return report.number(value, digits)
+    known = value is not None and math.isfinite(value)
+    return f'{value:.{digits}f}' if known else MISSING
   return show
 
 
 def text(key: str) -> Column:
   """Shows a text or a whole number of a row."""
-  return lambda row: report.cell(str(row[key]))
+  return lambda row: cell(str(row[key]))
 
 
 def draft(row: Row) -> str:
   """A draft's name, marked where its row is not exact and measured."""
   kind = figures.kind(row)
-  name = report.cell(row['draft'])
+  name = cell(row['draft'])
   return name if kind == 'measured' else f'{name} ({kind})'
 
 
@@ -157,18 +164,19 @@ class Table:
 
   def markdown(self) -> str:
     if not self.rows:
-      return 'n/a: nothing was measured here.\n'
-    lines = [[show(row) for show in self.columns.values()]
-             for row in self.rows]
-    return '\n'.join(filter(None, (
-        report.table(list(self.columns), lines), self.gaps())))
+      return f'{MISSING}: nothing was measured here.\n'
+    rule = ['---', *['---:'] * (len(self.columns) - 1)]
+    lines = [list(self.columns), rule, *(
+        [show(row) for show in self.columns.values()] for row in self.rows)]
+    page = ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+    return '\n'.join(filter(None, (page, self.gaps())))
 
   def gaps(self) -> str:
     """What is missing, and why."""
     missing = {key: sum(key in row and row[key] is None for row in self.rows)
                for key in REASONS}
     return ''.join(
-        f'n/a: {key} in {count} of {len(self.rows)} lines, because '
+        f'{MISSING}: {key} in {count} of {len(self.rows)} lines, because '
         f'{REASONS[key]}.\n' for key, count in missing.items() if count)
 
 
@@ -177,10 +185,10 @@ def conditions(study: Study) -> str:
   where, config = study.config['environment'], study.config['config']
   count = max((row['sentences'] for row in study.settings), default=0)
   return (
-      f'Measured: target `{report.cell(config["target"])}`, {count} sentences '
-      f'of `{report.cell(config["task"])}`, {config["repeats"]} times, batch '
-      f'{config["batch_size"]}, on {report.cell(where["device"])} '
-      f'({report.cell(where["processor"])}, {where["cores"]} cores), '
+      f'Measured: target {cell(config["target"])}, {count} sentences of '
+      f'{cell(config["task"])}, {config["repeats"]} times, batch '
+      f'{config["batch_size"]}, on {cell(where["device"])} '
+      f'({cell(where["processor"])}, {where["cores"]} cores), '
       f'{where["dtype"]}. Factors are against this program\'s own plain '
       'decoding; the paper\'s are against T5X on a TPU-v4.\n')
 

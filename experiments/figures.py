@@ -5,20 +5,15 @@
 Runs or goes on with `runs/paper/grid`; a workdir of `specdec_jax.main` is read
 as it is. Expected result: `figures/*.svg`, light and dark: tokens a round, best
 γ, speed and operations against α, predicted against measured, a timeline of
-calls; and a sentence's rounds as text. Time: four minutes, or half a minute
+calls; and a sentence's rounds as text. Time: four minutes, or seconds
 where the grid is there.
 """
 
 from collections.abc import Sequence
-import importlib
-from typing import Any
-
-from jax import numpy as jnp
 
 from experiments import common
-from specdec_jax import checkpoint
 from specdec_jax import figures
-from specdec_jax import generate
+from specdec_jax import records
 
 TIMELINE_GAMMAS = (7, 3, 0)
 
@@ -79,43 +74,35 @@ TIMELINE = {
 }
 
 
-def trace_lines(trace: Any) -> str:
+def trace_lines(rounds: Sequence[common.Row]) -> str:
   """Figure 1 as Markdown, a line a round.
 
   Accepted drafts stand as they are, the rejected one is struck out, the
   target's own token is bold; drafts behind a rejected one are left out.
+
+  Example: drafts a b c, of which one was kept, and then d: a ~~b~~ **d**.
   """
   def code(piece):
     return f"`{piece.replace('`', chr(39))}`"
   lines = []
-  for played in trace.rounds:
-    kept, rest = (played.pieces[:played.accepted],
-                  played.pieces[played.accepted:])
+  for played in rounds:
+    kept = played['pieces'][:played['accepted']]
+    rest = played['pieces'][played['accepted']:]
     words = [*map(code, kept), *(f'~~{code(piece)}~~' for piece in rest[:1]),
-             f'**{code(played.next_piece)}**']
+             f'**{code(played["next_piece"])}**']
     lines.append(f'1. {" ".join(words)}')
   return '\n'.join(lines) + '\n'
 
 
 def figure_1(study: common.Study) -> str:
-  """Rounds of the first sentence, at the largest γ of the run."""
-  if not study.examples:
-    return 'n/a: nothing was decoded.\n'
-  try:
-    trace = importlib.import_module('specdec_jax.trace')
-  except ModuleNotFoundError:
-    return 'n/a: this version has no `specdec_jax.trace`.\n'
-  config, row = study.config['config'], study.examples[0]
-  dtype = jnp.dtype(config['dtype'])
-  target, draft = (checkpoint.load(row[side], dtype)
-                   for side in ('target', 'draft'))
-  decoder = generate.Decoder(
-      target, draft, gamma=max(config['gammas']),
-      temperature=row['temperature'], seed=config['seed'],
-      max_new_tokens=config['max_new_tokens'],
-      source_buckets=config['source_buckets'])
-  return trace_lines(trace.trace(
-      decoder, config['prefix'] + row['source'], row['index']))
+  """Rounds of the first sentence that the run has traced."""
+  traces = records.read(study.folder / 'traces.jsonl')
+  if not traces:
+    return f'{common.MISSING}: the run has no traces.jsonl.\n'
+  first = traces[0]
+  return (f'{common.draft(first)}, γ = {first["gamma"]}, temperature '
+          f'{first["temperature"]:g}: {common.cell(first["source"])}\n\n'
+          + trace_lines(first['rounds']))
 
 
 DRAWN = {

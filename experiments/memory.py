@@ -69,7 +69,7 @@ def lines(pair: Pair, chips: dict[str, float]) -> list[common.Row]:
 
 def _gigabytes(key: str) -> common.Column:
   return lambda row: (
-      'n/a' if row[key] is None else f'{row[key] / memory.GB:.4g}')
+      common.MISSING if row[key] is None else f'{row[key] / memory.GB:.4g}')
 
 
 COLUMNS = {

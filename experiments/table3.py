@@ -14,7 +14,6 @@ from absl import flags
 from experiments import common
 from experiments import paper_tables
 from specdec_jax import examples as examples_lib
-from specdec_jax import report
 
 TOKENS = 10_000
 # A piece has about four letters; the target may stop before its reference.
@@ -79,7 +78,7 @@ def columns(settings: list[common.Row]) -> dict[str, common.Column]:
 def short(tokens: dict[tuple, int], wanted: int) -> str:
   """Says so where fewer tokens were verified than asked for."""
   return ''.join(
-      f'**{report.cell(draft)}, temperature {t:g}: {count} target tokens, '
+      f'**{common.cell(draft)}, temperature {t:g}: {count} target tokens, '
       f'fewer than the {wanted} asked for.**\n'
       for (draft, t), count in tokens.items() if count < wanted)
 
@@ -94,7 +93,7 @@ def make(lab: common.Lab, tokens: int = TOKENS) -> None:
           'lines', columns(study.settings), lines(study.settings, found)),
       short(found, tokens), common.conditions(study),
       f'α is the mean of Σ min(p, q) over the target\'s own tokens '
-      f'({report.cell(study.config["config"]["task"])}), ± its standard error '
+      f'({common.cell(study.config["config"]["task"])}), ± its standard error '
       'over sentences. "paper" is T5-XXL on EnDe.\n'])
 
 

@@ -19,6 +19,7 @@ from experiments import table4
 from experiments import worked_example
 from specdec_jax import examples as examples_lib
 from specdec_jax import metrics
+from specdec_jax import records
 from tests.rows import COST
 from tests.rows import row
 
@@ -139,8 +140,8 @@ def test_lossy_and_synthetic_drafts_are_marked():
 
 
 def test_table_3_counts_the_tokens_that_alpha_rests_on():
-  records = [row(beta=[0.5, 0.6]), row(index=1, beta=[0.4]), row(gamma=2)]
-  tokens = table3.verified(records)
+  lines = [row(beta=[0.5, 0.6]), row(index=1, beta=[0.4]), row(gamma=2)]
+  tokens = table3.verified(lines)
   assert tokens == {('D', 0.0): 3}
   assert '3 target tokens, fewer than the 4' in table3.short(tokens, 4)
   assert table3.short(tokens, 3) == ''
@@ -216,11 +217,25 @@ def test_a_gamma_that_was_not_run_has_no_lane():
 
 def test_a_trace_shows_accepted_rejected_and_corrected_pieces():
   rounds = [
-      types.SimpleNamespace(pieces=('▁a', '▁b', '▁c'), accepted=1,
-                            next_piece='▁d'),
-      types.SimpleNamespace(pieces=('▁e`|',), accepted=1, next_piece='.')]
-  assert figures.trace_lines(types.SimpleNamespace(rounds=rounds)) == (
+      {'pieces': ['▁a', '▁b', '▁c'], 'accepted': 1, 'next_piece': '▁d'},
+      {'pieces': ['▁e`|'], 'accepted': 1, 'next_piece': '.'}]
+  assert figures.trace_lines(rounds) == (
       "1. `▁a` ~~`▁b`~~ **`▁d`**\n1. `▁e'|` **`.`**\n")
+
+
+def test_figure_1_is_the_first_trace_of_the_run(tmp_path):
+  records.append(tmp_path / 'traces.jsonl', [
+      {'draft': 'D', 'gamma': 3, 'temperature': 0.0, 'source': 'a *b*',
+       'rounds': [{'pieces': ['x'], 'accepted': 1, 'next_piece': 'y'}]}])
+  text = figures.figure_1(common.Study(tmp_path, {}, [], [], []))
+  assert text == (
+      'D, γ = 3, temperature 0: a \\*b\\*\n\n1. `x` **`y`**\n')
+
+
+def test_names_of_others_cannot_leave_their_cell():
+  rows = [setting(draft='a|b\n<i>`*')]
+  line = common.Table('t', {'draft': common.draft}, rows).markdown()
+  assert line.endswith('| a\\|b \\<i\\>\\`\\* |\n')
 
 
 def test_one_experiment_that_fails_stops_no_other_and_is_named(tmp_path):
