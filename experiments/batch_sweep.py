@@ -35,8 +35,8 @@ def make(lab: common.Lab, sizes: tuple[int, ...] = SIZES) -> None:
       common.Table('lines', COLUMNS, rows), picture,
       common.conditions(studies[0]),
       'A batch runs until its last sentence ends, so a large one also waits '
-      'for the sentence with the fewest accepted drafts: the measured factor '
-      'lies below the prediction, which knows nothing of batches.\n'])
+      'for the sentence with the fewest accepted drafts: that is not in the '
+      'prediction.\n'])
 
 
 if __name__ == '__main__':

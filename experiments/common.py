@@ -182,14 +182,16 @@ class Table:
 
 def conditions(study: Study) -> str:
   """One line: where and how a run was measured."""
-  where, config = study.config['environment'], study.config['config']
+  known = {**study.config['environment'], **study.config['config']}
+
+  def say(name):
+    return cell(str(known.get(name, f'unknown {name}')))
   count = max((row['sentences'] for row in study.settings), default=0)
   return (
-      f'Measured: target {cell(config["target"])}, {count} sentences of '
-      f'{cell(config["task"])}, {config["repeats"]} times, batch '
-      f'{config["batch_size"]}, on {cell(where["device"])} '
-      f'({cell(where["processor"])}, {where["cores"]} cores), '
-      f'{where["dtype"]}. Factors are against this program\'s own plain '
+      f'Measured: target {say("target")}, {count} sentences of {say("task")}, '
+      f'{say("repeats")} times, batch {say("batch_size")}, on {say("device")} '
+      f'({say("processor")}, {say("cores")} cores), {say("dtype")}, commit '
+      f'{say("commit")[:12]}. Factors are against this program\'s own plain '
       'decoding; the paper\'s are against T5X on a TPU-v4.\n')
 
 

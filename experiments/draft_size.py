@@ -49,17 +49,17 @@ def needed_alpha(
 
 def lines(settings: Sequence[common.Row]) -> list[common.Row]:
   """The fastest γ of each draft; the first draft's prediction is the mark."""
-  marks: dict[float, float] = {}
+  marks: dict[float, float | None] = {}
   rows = []
   for row in sorted(figures.best_measured(settings),
                     key=lambda row: row['temperature']):
-    costs = {r['gamma']: r['verify_ratio'] for r in settings
+    costs = {r['gamma']: r['verify_ratio']
+             for r in figures.known(settings, 'verify_ratio')
              if r['draft'] == row['draft']
-             and r['temperature'] == row['temperature']
-             and r['verify_ratio'] is not None}
+             and r['temperature'] == row['temperature']}
     mark = marks.setdefault(
-        row['temperature'], row['predicted_with_verify'])
-    c = row['c']
+        row['temperature'], row.get('predicted_with_verify'))
+    c = row.get('c')
     needed = (None if mark is None or c is None or not costs
               else needed_alpha(mark, c, costs))
     rows.append({

@@ -37,18 +37,22 @@ def calls(row: common.Row, cost: common.Row) -> list[figures.Call]:
 def lanes(study: common.Study) -> list[tuple[str, list[figures.Call], float]]:
   """Name, calls and measured seconds of the first sentence at each γ.
 
-  Of the first draft and temperature; a γ that was not run is left out.
+  Of the first draft and temperature; a γ that was not run, or whose times are
+  not known, is left out.
   """
   found = []
-  for cost in study.costs[:1]:
+  costs = figures.known(
+      study.costs, 'draft_step_seconds', 'target_step_seconds')
+  timed = figures.known(
+      study.examples, 'encoder_seconds', 'decoder_seconds')
+  for cost in costs[:1]:
     for gamma in TIMELINE_GAMMAS:
-      row = next((r for r in study.examples if r['gamma'] == gamma and all(
+      row = next((r for r in timed if r['gamma'] == gamma and all(
           r[key] == cost[key] for key in ('draft', 'temperature'))), None)
-      if row is not None and (not gamma
-                              or str(gamma) in cost['verify_ratio']):
-        name = f'γ = {gamma}' if gamma else 'plain'
-        found.append((name, calls(row, cost),
-                      row['encoder_seconds'] + row['decoder_seconds']))
+      if row is None or (gamma and str(gamma) not in cost['verify_ratio']):
+        continue
+      found.append((f'γ = {gamma}' if gamma else 'plain', calls(row, cost),
+                    row['encoder_seconds'] + row['decoder_seconds']))
   return found
 
 

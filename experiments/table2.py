@@ -26,7 +26,7 @@ def lines(settings: list[common.Row]) -> list[common.Row]:
 
 
 def _same(row: common.Row) -> str:
-  same = row['identical']
+  same = row.get('identical')
   return '–' if same is None else f'{same} of {row["sentences"]}'
 
 

@@ -14,7 +14,7 @@ from specdec_jax import figures
 
 # Changes of each run; the first has all temperatures.
 LAWS: dict[str, dict[str, Any]] = {
-    'plain': {},
+    'whole law': {},
     'top_k 10': dict(temperatures=(1.0,), top_k=10),
     'top_p 0.9': dict(temperatures=(1.0,), top_p=0.9),
 }
@@ -39,11 +39,11 @@ def make(lab: common.Lab) -> None:
   rows = [{**row, 'law': law} for law, study in studies.items()
           for row in study.settings]
   picture = common.save_svg(lab, 'temperatures', lambda dark: (
-      figures.svg_against([r for r in rows if r['law'] == 'plain'],
+      figures.svg_against([r for r in rows if r['law'] == 'whole law'],
                           'temperature', 'temperature', dark)))
   common.publish(lab, 'temperatures', 'α and factor against temperature', [
       common.Table('lines', COLUMNS, rows), picture,
-      common.conditions(studies['plain'])])
+      common.conditions(studies['whole law'])])
 
 
 if __name__ == '__main__':
