@@ -171,7 +171,7 @@ def svg_best_gamma(rows: Sequence[Row], dark: bool = False) -> str:
                 label=_with_cost(rows, draft))
     axis.set(xlabel='α', ylabel='best γ', xlim=(0, 1), ylim=(-0.5, 16),
              yticks=range(0, 17, 2))
-    axis.legend(loc='upper left')
+    _legend(axis, [r for r in rows if kind(r) != 'measured'], loc='upper left')
   return text[0]
 
 
@@ -294,7 +294,8 @@ def svg_timeline(
         spans = [(1000 * starts[j], 1000 * seconds) for j, (what, seconds)
                  in enumerate(calls) if what == wanted]
         axis.broken_barh(spans, (-place - 0.35, 0.7), facecolors=_colour(i),
-                         edgecolors='0.5', linewidth=0.3)
+                         edgecolors='none' if wanted == 'draft' else '0.5',
+                         linewidth=0.3)
     for i, wanted in enumerate(kinds):
       axis.plot([], [], 's', color=_colour(i), label=wanted)
     axis.set_yticks([-i for i in range(len(lanes))],
