@@ -25,7 +25,8 @@ STUDIES: dict[str, dict[str, Any]] = {
                 'mini/large', 'lookup', 'copy', 'uniform'),
         gammas=(1,), batch_size=16, repeats=1),
     'lenience': dict(
-        drafts=('mini/small',), gammas=(3,), sentences=32, repeats=1),
+        drafts=('mini/small', 'mini/base'), gammas=(3,), sentences=32,
+        repeats=1),
     'batch_sweep': dict(
         drafts=('mini/small',), temperatures=(0.0,), gammas=(3,), sentences=32,
         repeats=2),

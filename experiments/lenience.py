@@ -4,7 +4,7 @@
 
 Expected result: for l = 1, 0.5, 0.3 and 0.1 acceptance and factor that rise as
 l falls, with BLEU beside them. l < 1 is lossy: its output is not the target's.
-Time: about two minutes on two cores.
+Time: about three minutes on two cores.
 """
 
 from experiments import common
