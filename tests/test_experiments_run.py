@@ -103,10 +103,10 @@ def test_table_3_takes_sentences_for_the_tokens_asked_for(lab):
       len(r['beta']) for r in rows if r['gamma'] == 0)
 
 
-def test_each_batch_size_has_a_run_of_its_own(lab):
-  batch_sweep.make(lab, sizes=(1, 2))
-  assert [row['batch_size'] for row in table(
-      lab, 'batch_sweep', 'lines')] == [1, 2]
+def test_a_batch_size_has_a_run_of_its_own(lab):
+  batch_sweep.make(lab, sizes=(2,))
+  (row,) = table(lab, 'batch_sweep', 'lines')
+  assert row['batch_size'] == 2
   assert (lab.folder / 'batch_sweep' / '2' / 'report.md').exists()
 
 
