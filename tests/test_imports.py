@@ -26,8 +26,8 @@ ROUND = ('accept', 'copying', 'decode', 'draft', 'ngram', 'sampling',
          'verify')
 MODELS = {'t5', 'layers', 'architecture', 'checkpoint'}
 # What makes a report can run where no jax is installed.
-WITHOUT_JAX = ('architecture', 'config', 'examples', 'metrics', 'records',
-               'report', 'theory', 'vocab')
+WITHOUT_JAX = ('architecture', 'config', 'examples', 'figures', 'metrics',
+               'records', 'report', 'theory', 'vocab')
 JAX = {'jax', 'jaxlib', 'jaxtyping', 'flax', 'optax', 'orbax'}
 
 

@@ -3,14 +3,45 @@
 import numpy as np
 import pytest
 
+from experiments import paper_tables
 from specdec_jax import theory
 
 
-@pytest.mark.parametrize(('alpha', 'gamma', 'printed'), [
-    (0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69),
-    (0.9, 2, 2.71), (0.9, 10, 6.86)])
-def test_table_1_speed_is_equal_to_print(alpha, gamma, printed):
-  assert round(float(theory.walltime_factor(alpha, gamma, 0)), 2) == printed
+@pytest.mark.parametrize('line', paper_tables.TABLE_1)
+def test_table_1_is_equal_to_print(line):
+  speed = float(theory.walltime_factor(line.alpha, line.gamma, 0))
+  operations = float(theory.operations_factor(line.alpha, line.gamma, 0))
+  assert round(speed, 2) == line.speed
+  assert round(operations, 2) == line.operations
+
+
+def half_digits_away(line, alpha, c):
+  """Distance of Thm 3.8 (to two digits) from print, in half last digits."""
+  factor = round(float(theory.walltime_factor(alpha, line.gamma, c)), 2)
+  return abs(factor - line.expected) / 0.05 - 1e-9
+
+
+def test_table_4_follows_from_print_except_for_the_two_that_are_named():
+  away = [line[:3] for line in paper_tables.TABLE_4
+          if half_digits_away(line, line.alpha, line.c) > 1]
+  assert tuple(away) == paper_tables.EXPECTED_NOT_FOLLOWING
+
+
+def test_one_of_table_4_follows_only_when_rounded_twice():
+  away = [line[:3] for line in paper_tables.TABLE_4
+          if line[:3] not in paper_tables.EXPECTED_NOT_FOLLOWING
+          and round(float(theory.walltime_factor(
+              line.alpha, line.gamma, line.c)), 1) != line.expected]
+  assert tuple(away) == paper_tables.EXPECTED_ROUNDED_TWICE
+
+
+def test_all_of_table_4_lies_within_what_alpha_and_c_were_rounded_from():
+  for line in paper_tables.TABLE_4:
+    low = theory.walltime_factor(
+        line.alpha - 0.005, line.gamma, line.c + 0.005)
+    high = theory.walltime_factor(
+        line.alpha + 0.005, line.gamma, line.c - 0.005)
+    assert low <= line.expected + 0.05 and line.expected - 0.05 <= high
 
 
 @pytest.mark.parametrize(('alpha', 'c', 'gamma', 'factor'), [
@@ -47,6 +78,78 @@ def test_a_draft_as_dear_as_its_target_slows_down():
 def test_accepted_per_drafted_falls_while_tokens_rise(gamma, rate, tokens):
   assert round(float(theory.accepted_per_drafted(0.8, gamma)), 2) == rate
   assert round(float(theory.tokens_per_round(0.8, gamma)), 2) == tokens
+
+
+def test_the_stated_factor_of_a_bigram_follows():
+  alpha, gamma, c, stated = paper_tables.BIGRAM_EXAMPLE
+  assert abs(theory.walltime_factor(alpha, gamma, c) - stated) < 0.005
+
+
+@pytest.mark.parametrize('lenience', paper_tables.LENIENCE_GREEDY)
+def test_factors_of_lenience_at_temperature_zero_follow(lenience):
+  alpha, printed = paper_tables.LENIENCE_GREEDY[lenience]
+  assert round(float(theory.walltime_factor(alpha, 8, 0.015)), 1) == printed
+
+
+def test_the_best_gamma_is_the_argmax_over_whole_numbers():
+  factors = theory.walltime_factor(0.8, np.arange(65), 0.04)
+  assert theory.best_gamma(0.8, 0.04) == np.argmax(factors) == 9
+  assert theory.best_gamma(0.9, 1.0) == 0
+
+
+def test_the_best_gamma_broadcasts_and_knows_a_verify_ratio():
+  found = theory.best_gamma([0.5, 0.9], [[0.01], [1.0]])
+  np.testing.assert_array_equal(found, [[5, 24], [0, 0]])
+  dear = theory.best_gamma(0.8, 0.04, lambda gamma: 1 + 0.1 * gamma)
+  assert dear == 5
+
+
+@pytest.mark.parametrize('c', [0.0, 0.05, 0.3])
+def test_some_gamma_gains_what_the_corollary_promises(c):
+  alpha = np.linspace(c + 0.01, 0.99, 20)
+  best = theory.walltime_factor(alpha, theory.best_gamma(alpha, c), c)
+  assert np.all(best >= theory.sure_factor(alpha, c) - 1e-12)
+
+
+def test_the_corollary_promises_nothing_below_c():
+  assert theory.sure_factor(0.1, 0.2) == 1
+
+
+def test_an_oracle_bounds_every_fixed_gamma_by_about_sixty_percent():
+  alpha, c = np.meshgrid(np.linspace(0, 0.95, 20), [0.01, 0.05, 0.1])
+  gain = theory.oracle_gain(alpha, c)
+  assert np.all(gain >= 1) and 1.5 < gain.max() < 1.6
+  assert theory.oracle_tokens(0.8) == pytest.approx(5)
+  assert theory.oracle_tokens(1.0) == np.inf
+
+
+def test_an_oracle_pays_for_the_drafts_that_it_keeps():
+  # alpha 0.5: one draft and two tokens a round on average.
+  assert theory.oracle_factor(0.5, 0.1) == pytest.approx(2 / 1.1)
+
+
+def test_lenience_raises_acceptance_and_one_is_exact():
+  p, q = [0.2, 0.8], [0.6, 0.4]
+  np.testing.assert_allclose(
+      theory.lenient_acceptance(p, q, [1, 0.5]), [0.6, 0.8])
+
+
+def test_lenience_at_temperature_zero_is_argmax_at_one():
+  p = [0.2, 0.8]
+  np.testing.assert_array_equal(
+      theory.lenient_argmax_accepts(p, 0, [1, 0.25]), [False, True])
+  assert theory.lenient_argmax_accepts(p, 1, 1)
+
+
+@pytest.mark.parametrize('lenience', [0, -0.1, 1.5])
+def test_lenience_outside_its_range_is_refused(lenience):
+  with pytest.raises(ValueError, match='lenience=.*allowed'):
+    theory.lenient_acceptance([1.0], [1.0], lenience)
+
+
+def test_a_negative_cost_in_operations_is_refused_by_name():
+  with pytest.raises(ValueError, match='c_hat=-1: allowed'):
+    theory.operations_factor(0.5, 2, -1)
 
 
 @pytest.mark.parametrize(('name', 'arguments'), [
