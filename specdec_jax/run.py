@@ -23,7 +23,10 @@ from specdec_jax import measure
 from specdec_jax import records
 from specdec_jax import report
 from specdec_jax import sampling as sampling_lib
+from specdec_jax import trace as trace_lib
 from specdec_jax import vocab
+
+TRACED = 8  # sentences of each group that are traced for the report
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +86,7 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
       logging.info('models: %s and %s', settings.target, settings.drafts)
       models = load_models(settings)
       logging.info('decode: %d of %d turns', len(todo), len(turns))
-      decode_turns(settings, models, todo, workdir)
+      decode_turns(settings, models, examples[:TRACED], todo, workdir)
     else:
       logging.info('decode: all %d turns are there', len(turns))
 
@@ -121,9 +124,10 @@ def load_models(
 
 def decode_turns(
     settings: config_lib.RunConfig, models: dict[str, checkpoint.Loaded],
-    todo: Sequence[Turn], workdir: pathlib.Path
+    traced: Sequence[examples_lib.Example], todo: Sequence[Turn],
+    workdir: pathlib.Path
 ) -> None:
-  """Decodes turn by turn; each group is compiled and costed once."""
+  """Decodes turn by turn; each group is compiled, costed and traced once."""
   progress = tqdm.tqdm(total=len(todo), unit='turn')
   job = None
   for turn in todo:
@@ -134,6 +138,7 @@ def decode_turns(
       generate.release_programs()
       job = make_job(settings, models, turn.group)
       record_costs(job, turn.batch, workdir)
+      record_traces(job, traced, workdir)
     records.append(workdir / 'examples.jsonl', decode_turn(job, turn))
     progress.update()
   progress.close()
@@ -214,6 +219,28 @@ def record_costs(
       'compile_seconds': sum(
           decoder.compile_seconds for decoder in job.decoders.values()),
   }])
+
+
+def record_traces(
+    job: Job, examples: Sequence[examples_lib.Example], workdir: pathlib.Path
+) -> None:
+  """Traces a few sentences of a group with one gamma, unless they are there."""
+  path, group = workdir / 'traces.jsonl', job.group
+  key = {'draft': group.draft, 'temperature': group.temperature}
+  rows = records.read(path)
+  if any(key.items() <= row.items() for row in rows):
+    return
+  gammas = sorted(filter(None, job.decoders))
+  decoder = job.decoders[gammas[len(gammas) // 2]]
+  for example in examples:
+    try:
+      found = trace_lib.trace(
+          decoder, job.settings.prefix + example.source, example.index)
+    except trace_lib.TraceError as error:  # a near-tie in bfloat16
+      logging.warning('no trace of %s: %s', key, error)
+    else:
+      rows.append(found.row(example.index) | key)
+  records.replace_rows(path, rows)
 
 
 def decode_turn(job: Job, turn: Turn) -> list[records.Row]:
