@@ -68,16 +68,16 @@ class TraceRound:
 
   @property
   def marks(self) -> tuple[str, ...]:
-    """What became of each draft: `accepted`, `rejected`, `unread` behind a
-    rejection, `past the end` behind an EOS.
+    """What became of each draft: `accepted`, `rejected`, `not judged` behind
+    a rejection, `past the end` behind an EOS.
 
-    Example: drafts a b c, one kept: accepted, rejected, unread.
+    Example: drafts a b c, one kept: accepted, rejected, not judged.
     """
     behind = len(self.drafted) - self.accepted
     if self.ended:
       return ('accepted',) * self.accepted + ('past the end',) * behind
     return (('accepted',) * self.accepted
-            + ('rejected', *('unread',) * (behind - 1))[:behind])
+            + ('rejected', *('not judged',) * (behind - 1))[:behind])
 
   @property
   def next_mark(self) -> str:

@@ -48,7 +48,7 @@ _STATS = flags.DEFINE_bool(
 _LOOKS = {
     'accepted': ('32', '{}'), 'rejected': ('31', '[-{}-]'),
     'correction': ('34', '{{+{}+}}'), 'bonus': ('36', '(+{})'),
-    'unread': ('90', '[.{}.]'), 'past the end': ('90', '[.{}.]')}
+    'not judged': ('90', '[.{}.]'), 'past the end': ('90', '[.{}.]')}
 
 
 def read(path: str | None) -> list[str]:

@@ -33,7 +33,7 @@ def trace(index=0, **values):
   """A line of `traces.jsonl`: three rounds of the same pieces."""
   one = {'drafted': [5, 6, 7], 'pieces': ['▁ein', '▁zwei', '<b>drei'],
          'p': [0.9, 0.1, 0.2], 'q': [0.8, 0.7, None],
-         'marks': ['accepted', 'rejected', 'unread'], 'accepted': 1,
+         'marks': ['accepted', 'rejected', 'not judged'], 'accepted': 1,
          'discarded': 0, 'next_id': 8, 'next_piece': '▁vier', 'next_p': 0.4,
          'next_mark': 'correction'}
   return {'target': 'T', 'draft': 'D', 'temperature': 0.0, 'gamma': 3,

@@ -99,7 +99,7 @@ def test_buttons_and_arrow_keys_step_through_the_rounds(page):
 def test_a_round_shows_each_piece_with_its_fate_in_words_and_both_numbers(
     page):
   assert page.texts('.card .kind') == [
-      '✓ accepted', '✗ rejected', '· unread', '↳ correction']
+      '✓ accepted', '✗ rejected', '· not judged', '↳ correction']
   assert page.texts('.card b')[1] == '▁zwei'
   assert page.texts('.card em') == [
       '0.90', '0.80', '0.10', '0.70', '0.20', 'n/a', '0.40']

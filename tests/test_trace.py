@@ -18,12 +18,11 @@ def decoder(draft: str | None = 'small', gamma=3, **options):
       **{'max_new_tokens': 12, 'source_buckets': (64,), **options})
 
 
-@pytest.mark.parametrize('batch_size', [1, 3])
-@pytest.mark.parametrize('temperature', [0.0, 1.0])
+@pytest.mark.parametrize(('temperature', 'batch_size'), [(0.0, 3), (1.0, 1)])
 def test_the_replay_gives_the_ids_and_counts_of_decoding(
     temperature, batch_size):
   one = decoder(temperature=temperature, batch_size=batch_size, seed=3)
-  for index, text in enumerate(tiny.TEXTS):
+  for index, text in enumerate(tiny.TEXTS[:3]):
     found = trace.trace(one, text, index)
     (output,) = one([text], index)
     assert found.ids == output.ids and found.text == output.text
@@ -76,7 +75,7 @@ def a_round(drafted, accepted, next_id=9, discarded=0):
     ((5, 8), 1, (5, 9), ('accepted', 'rejected')),
     ((1, 8), 1, (1,), ('accepted', 'past the end')),
     ((5, 8), 2, (5, 8, 9), ('accepted', 'accepted')),
-    ((5, 6, 7), 1, (5, 9), ('accepted', 'rejected', 'unread')),
+    ((5, 6, 7), 1, (5, 9), ('accepted', 'rejected', 'not judged')),
     ((), 0, (9,), ()),
 ])
 def test_marks_tell_what_became_of_each_draft(drafted, accepted, ids, marks):
@@ -88,7 +87,7 @@ def test_marks_tell_what_became_of_each_draft(drafted, accepted, ids, marks):
 
 
 def test_a_replay_that_differs_is_refused(monkeypatch):
-  one = decoder(gamma=2)
+  one = decoder()
   decode_batch = one.decode_batch
 
   def altered(sources, first_index):

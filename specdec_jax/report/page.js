@@ -52,7 +52,7 @@ function makeFilterable(table, input, count) {
 
 const SIGNS = {
   'accepted': '\u2713', 'rejected': '\u2717', 'correction': '\u21b3',
-  'bonus': '+', 'unread': '\u00b7', 'past the end': '\u220e'};
+  'bonus': '+', 'not judged': '\u00b7', 'past the end': '\u220e'};
 
 function make(tag, className, ...children) {
   const element = document.createElement(tag);

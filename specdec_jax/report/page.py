@@ -80,9 +80,10 @@ def table(shown: tables.Table, identity: str = '') -> str:
 
 def _comparison(rows: Sequence[dict]) -> str:
   return table(tables.comparison(rows)) + (
-      '<p class="soft">Italic rows are as printed in the paper for the draft '
-      'of the same role: other models, another machine, another baseline. A '
-      'factor below 1 is a loss and is set in red.</p>')
+      '<p class="soft">Exp: Theorem 3.8 from α and c; with v: the same with '
+      'the measured cost of verifying. Italic rows are as printed in the paper '
+      'for the draft of the same role: other models, another machine, another '
+      'baseline. A factor below 1 is a loss and is set in red.</p>')
 
 
 def _figures(rows: Sequence[dict]) -> str:
@@ -127,8 +128,8 @@ correction stands instead. Arrow keys step.</p>
 <li><span class="chip rejected">✗ rejected</span></li>
 <li><span class="chip correction">↳ correction by the target</span></li>
 <li><span class="chip bonus">+ bonus after a full block</span></li>
-<li><span class="chip unread">· drafted, not judged</span></li>
-<li><span class="chip past-the-end">∎ behind the end</span></li>
+<li><span class="chip not-judged">· not judged</span></li>
+<li><span class="chip past-the-end">∎ past the end</span></li>
 </ul>
 <ol class="lines" data-trace="lines"></ol>
 <p class="soft">Output</p><p class="quote" data-trace="text"></p>
@@ -173,14 +174,15 @@ def _details(jobs: Sequence[gather.Job]) -> str:
 
 
 def _verdicts(rows: Sequence[dict]) -> str:
-  parts = []
+  parts, many = [], len({row['run'] for row in rows}) > 1
   for (task, _, machine, run, temperature), group in (
       tables.by_place(rows).items()):
     timed = words.honest(group)
     best = max(timed, key=lambda row: row['speedup'], default=None)
     won = sum(row['speedup'] >= 1 for row in timed)
     parts.append(
-        f'Temperature {temperature:g}, {task} on {machine} ({run}): ' + (
+        f'Temperature {temperature:g}, {task} on {machine}'
+        + (f' ({run}): ' if many else ': ') + (
             'nothing comparable was timed.' if best is None else
             f'{won} of {len(timed)} settings are faster than plain, best '
             f'{words.factor(best)}.'))

@@ -10,7 +10,7 @@ from specdec_jax.report import tables
 Row = dict[str, Any]
 Point = tuple[float, float]
 
-_WIDTH, _HEIGHT = 420, 300
+_WIDTH, _HEIGHT = 360, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 14, 42
 # A draft has a colour and a shape: neither is the only sign.
 _SHAPES = (
@@ -150,11 +150,12 @@ def predicted_and_measured(
 
 def figures(rows: Sequence[Row]) -> list[tuple[str, str]]:
   """(caption, SVG) of each figure that has something to show."""
-  found = []
+  found, many = [], len({row['run'] for row in rows}) > 1
   for (task, _, _, run, temperature), group in tables.by_place(rows).items():
     found.append((
-        f'Factor against γ, temperature {temperature:g}, {task} ({run}): '
-        'measured (solid) and predicted with v (dashed)',
+        f'Factor against γ, temperature {temperature:g}, {task}'
+        + (f' ({run})' if many else '')
+        + ': measured (solid) and predicted with v (dashed)',
         factor_by_gamma(group, drafts(rows))))
   found.append(('Measured against predicted factor, every setting; the '
                 'diagonal is agreement',

@@ -52,6 +52,10 @@ def figure(value: float | None, digits: int = 2, after: str = '') -> Cell:
   return Cell(number(value, digits) + after, value)
 
 
+def _temperature(value: float) -> Cell:
+  return Cell(f'{value:g}', value)
+
+
 def marks(row: Row) -> list[str]:
   """Why a setting's figures are not those of exact decoding of real models."""
   found = []
@@ -99,12 +103,10 @@ def _identical(row: Row) -> Cell:
 # A column with None in every row is left out.
 _COLUMNS: dict[str, Callable[[Row], Cell | None]] = {
     'draft': lambda s: text(draft(s)),
-    'T': lambda s: figure(s['temperature'], 1),
+    'T': lambda s: _temperature(s['temperature']),
     'γ': lambda s: figure(s['gamma'], 0),
     'α': lambda s: figure(s['alpha']),
     '± (s.e.)': lambda s: figure(s['alpha_se'], 3),
-    'accepted / drafted': lambda s: figure(s['acceptance']),
-    'tokens a round': lambda s: figure(s['tokens_per_round']),
     'c': lambda s: figure(s['c'], 3),
     'v': lambda s: figure(s['verify_ratio']),
     'Thm 3.8': lambda s: figure(s['predicted_thm38']),
@@ -112,6 +114,8 @@ _COLUMNS: dict[str, Callable[[Row], Cell | None]] = {
     'measured': lambda s: figure(s['speedup']),
     'repeats': _spread,
     'with encoder': lambda s: figure(s['speedup_with_encoder']),
+    'accepted / drafted': lambda s: figure(s['acceptance']),
+    'tokens a round': lambda s: figure(s['tokens_per_round']),
     'BLEU (plain)': lambda s: _score('bleu', s),
     'ROUGE-1': lambda s: _score('rouge1', s),
     'ROUGE-2': lambda s: _score('rouge2', s),
@@ -166,8 +170,8 @@ def by_place(rows: Sequence[Row]) -> dict[tuple, list[Row]]:
   return groups
 
 
-_COMPARISON = ('draft', 'task', 'T', 'γ', 'α', 'c', 'Exp (Thm 3.8)', 'with v',
-               'measured', 'what')
+_COMPARISON = ('draft', 'T', 'γ', 'α', 'c', 'Exp', 'with v', 'measured', 'task',
+               'what')
 
 
 def comparison(rows: Sequence[Row]) -> Table:
@@ -192,17 +196,18 @@ def comparison(rows: Sequence[Row]) -> Table:
     if printed:
       lines.append(_printed(printed))
   return Table('Comparison', _COMPARISON,
-               (False, False, *[True] * 7, False), tuple(lines))
+               (False, *[True] * 7, False, False), tuple(lines))
 
 
 def _compared(row: Row, why: str) -> Line:
   if row['speedup'] is None:
     why = 'not timed'
   return Line((
-      text(draft(row)), text(row['task']), figure(row['temperature'], 1),
+      text(draft(row)), _temperature(row['temperature']),
       figure(row['gamma'], 0), figure(row['alpha']), figure(row['c'], 3),
       figure(row['predicted_thm38']), figure(row['predicted_with_verify']),
-      figure(row['speedup'], after='×'), Cell(f'here, {why}')), _kind(row))
+      figure(row['speedup'], after='×'), text(row['task']),
+      Cell(f'here, {why}')), _kind(row))
 
 
 def _printed(row: paper.Printed) -> Line:
@@ -210,7 +215,7 @@ def _printed(row: paper.Printed) -> Line:
   if not row.follows:
     note += f'; Thm 3.8 gives {number(row.recomputed)}'
   return Line((
-      text(f'T5 {row.role}'), text(row.study), figure(row.temperature, 1),
+      text(f'T5 {row.role}'), _temperature(row.temperature),
       figure(row.gamma, 0), figure(row.alpha), figure(row.c, 3),
       figure(row.expected, 1), Cell('–'), figure(row.speed, 1, '×'),
-      Cell(note)), 'printed')
+      text(row.study), Cell(note)), 'printed')
