@@ -217,6 +217,30 @@ def test_lines_of_another_version_lack_keys_and_render(tmp_path, key):
         'cut_by_length', 'cut_sources', 'acceptance_by_position'), name
 
 
+JUNK = ['x', None, -1, 1.5, True, [], [['x']], {'a': 1}, 1e400]
+
+
+@pytest.mark.parametrize('junk', JUNK, ids=str)
+def test_a_value_of_another_kind_in_any_place_still_renders(tmp_path, junk):
+  def spoilt(whole):
+    return [{**whole, key: junk} for key in whole]
+  good = [row(0, beta=[0.5]), row(0, 2)]
+  rows_lib.write(tmp_path, [], (), (), {
+      'config': dict.fromkeys(('target', 'scores', 'lenience'), junk),
+      'environment': dict.fromkeys(
+          (*CONFIG['environment'], 'platform'), junk)})
+  for name, rows in (
+      ('examples', [*good, *spoilt(row(1, beta=[0.5])), *spoilt(row(1, 2))]),
+      ('costs', [COST, *spoilt(COST)]),
+      ('traces', [rows_lib.trace(), *spoilt(rows_lib.trace()), *[
+          rows_lib.trace(rounds=[one])
+          for one in spoilt(rows_lib.trace()['rounds'][0])]])):
+    (tmp_path / f'{name}.jsonl').write_text(
+        ''.join(json.dumps(r) + '\n' for r in rows))
+  report.write(tmp_path)
+  assert len(records.read(tmp_path / 'settings.jsonl')) >= 1
+
+
 def test_lines_that_belong_to_no_setting_are_counted(tmp_path):
   lost = row(gamma=2)
   del lost['draft']

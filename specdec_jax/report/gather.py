@@ -11,6 +11,7 @@ import math
 import pathlib
 from typing import Any
 
+from specdec_jax import config as config_lib
 from specdec_jax import metrics
 from specdec_jax import records
 
@@ -23,7 +24,7 @@ def _text(x: Any) -> bool:
 
 
 def _number(x: Any) -> bool:
-  return type(x) in (int, float) and math.isfinite(x)
+  return type(x) in (int, float) and math.isfinite(x) and x >= 0
 
 
 def _whole(x: Any) -> bool:
@@ -32,6 +33,10 @@ def _whole(x: Any) -> bool:
 
 def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
   return lambda x: isinstance(x, list) and all(map(check, x))
+
+
+def _reference(x: Any) -> bool:
+  return x is None or isinstance(x, str)  # a source may have none
 
 
 def _ratios(x: Any) -> bool:
@@ -43,19 +48,21 @@ _GROUP: Checks = {'draft': _text, 'temperature': _number}
 _LINE: Checks = {**_GROUP, 'task': _text, 'target': _text, 'gamma': _whole,
                  'repeat': _whole, 'index': _whole}
 _MEASURED: Checks = {
-    'ids': _list_of(_whole), 'text': _text, 'output_length': _whole,
+    'ids': _list_of(_whole), 'text': _text, 'reference': _reference,
+    'batch_size': _whole, 'output_length': _whole,
     'finish_reason': _text, 'rounds': _whole, 'drafted': _list_of(_whole),
     'accepted': _list_of(_whole), 'discarded': _list_of(_whole),
     'encoder_seconds': _number, 'decoder_seconds': _number}
-_COST: Checks = {'c': _number, 'verify_ratio': _ratios}
+_COST: Checks = {
+    'c': _number, 'verify_ratio': _ratios, 'compile_seconds': _number}
 _ROUND: Checks = {
     'drafted': _list_of(_whole), 'pieces': _list_of(_text),
     'p': _list_of(lambda x: x is None or _number(x)),
     'q': _list_of(lambda x: x is None or _number(x)),
     'marks': _list_of(_text), 'next_piece': _text, 'next_mark': _text}
 _TRACE: Checks = {
-    **_GROUP, 'gamma': _whole, 'index': _whole, 'source': _text,
-    'text': _text,
+    **_GROUP, 'target': _text, 'gamma': _whole, 'index': _whole,
+    'source': _text, 'text': _text,
     'rounds': _list_of(lambda x: isinstance(x, dict) and all(
         check(x.get(key)) for key, check in _ROUND.items()) and len(
             {len(x[key]) for key in ('drafted', 'pieces', 'p', 'q', 'marks')}
@@ -185,6 +192,8 @@ def read(workdir: pathlib.Path, name: str | None = None) -> Job:
     stored = clean(json.loads(path.read_text('utf-8')))
     config = dict(stored['config'])
     environment = dict(stored.get('environment') or {})
+    if not isinstance(environment.get('versions'), dict):
+      environment['versions'] = {}
   except (OSError, ValueError, KeyError, TypeError) as error:
     raise records.WorkdirError(f'{path}: not readable: {error}') from error
   problems: list[str] = []
@@ -194,8 +203,10 @@ def read(workdir: pathlib.Path, name: str | None = None) -> Job:
   costs = usable(lines(workdir / 'costs.jsonl', _GROUP, problems), _COST,
                  'costs.jsonl', problems)
   traces = lines(workdir / 'traces.jsonl', _TRACE, problems)
-  settings = metrics.settings(
-      examples, costs, config.get('scores') or ('bleu',))
+  asked = config.get('scores')
+  scores = [name for name in config_lib.SCORES
+            if isinstance(asked, list) and name in asked]
+  settings = metrics.settings(examples, costs, scores)
   _tell_settings(settings, problems)
   return Job(name or workdir.resolve().name, config, environment, settings,
              costs, traces, problems)

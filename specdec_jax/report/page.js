@@ -95,11 +95,6 @@ function chip(item) {
   return found;
 }
 
-function option(text, value) {
-  const found = new Option(text, value);
-  return found;
-}
-
 function makeTraces(root, data) {
   const get = (name) => root.querySelector(`[data-trace="${name}"]`);
   const [setting, sentence] = [get('setting'), get('sentence')];
@@ -138,13 +133,14 @@ function makeTraces(root, data) {
     const kept = sentence.selectedIndex;
     const own = data.map((t, i) => [t, i]).filter(
         ([t]) => t.label === setting.value);
-    sentence.replaceChildren(...own.map(([t, i]) => option(
+    sentence.replaceChildren(...own.map(([t, i]) => new Option(
         `${t.index + 1}: ${t.source.slice(0, 70)}`, i)));
     sentence.selectedIndex = Math.min(Math.max(kept, 0), own.length - 1);
     choose();
   }
 
-  setting.replaceChildren(...labels.map((label) => option(label, label)));
+  setting.replaceChildren(...labels.map(
+      (label) => new Option(label, label)));
   setting.addEventListener('change', fill);
   sentence.addEventListener('change', choose);
   const steps = {first: () => 0, previous: () => at - 1,

@@ -143,7 +143,7 @@ def trace_data(jobs: Sequence[gather.Job]) -> list[dict[str, Any]]:
     for row in job.traces:
       if not row['rounds']:
         continue
-      named = {'target': str(job.config.get('target')), **row}
+      named = {'lenience': job.config.get('lenience'), **row}
       label = (f'{tables.draft(named)}, temperature {row["temperature"]:g}, '
                f'γ={row["gamma"]}')
       found.append({

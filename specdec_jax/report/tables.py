@@ -69,7 +69,8 @@ def marks(row: Row) -> list[str]:
 
 
 def lenience(row: Row) -> float:
-  return 1.0 if row.get('lenience') is None else row['lenience']
+  value = row.get('lenience')
+  return value if isinstance(value, int | float) else 1.0
 
 
 def draft(row: Row) -> str:
@@ -177,6 +178,7 @@ _COMPARISON = ('draft', 'T', 'γ', 'α', 'c', 'Exp', 'with v', 'measured', 'task
 def comparison(rows: Sequence[Row]) -> Table:
   """The paper's columns: each draft's best γ, the paper's γ if it was run, and
   the paper's own row behind them."""
+  several = len({row['run'] for row in rows}) > 1
   drafts: dict[tuple, list[Row]] = {}
   for row in rows:
     key = (row['task'], row['temperature'], row['run'], row['target'],
@@ -189,7 +191,8 @@ def comparison(rows: Sequence[Row]) -> Table:
     timed = [row for row in group if row['speedup'] is not None]
     best = max(timed, key=lambda row: row['speedup'], default=None)
     lines += [
-        _compared(row, 'best γ' if row is best else 'the paper\'s γ')
+        _compared(row, row['run'] if several else 'here',
+                  'best γ' if row is best else 'the paper\'s γ')
         for row in group
         if row is best or (printed and row['gamma'] == printed.gamma)
         or (best is None and row is head)]
@@ -199,7 +202,7 @@ def comparison(rows: Sequence[Row]) -> Table:
                (False, *[True] * 7, False, False), tuple(lines))
 
 
-def _compared(row: Row, why: str) -> Line:
+def _compared(row: Row, where: str, why: str) -> Line:
   if row['speedup'] is None:
     why = 'not timed'
   return Line((
@@ -207,7 +210,7 @@ def _compared(row: Row, why: str) -> Line:
       figure(row['gamma'], 0), figure(row['alpha']), figure(row['c'], 3),
       figure(row['predicted_thm38']), figure(row['predicted_with_verify']),
       figure(row['speedup'], after='×'), text(row['task']),
-      Cell(f'here, {why}')), _kind(row))
+      Cell(f'{where}, {why}')), _kind(row))
 
 
 def _printed(row: paper.Printed) -> Line:

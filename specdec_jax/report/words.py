@@ -24,8 +24,7 @@ LEGEND = (
 
 
 def name(row: Row) -> str:
-  where = f' on {row["task"]}' if row.get('many_tasks') else ''
-  return f'{tables.draft(row)} γ={row["gamma"]}{where}'
+  return f'{tables.draft(row)} γ={row["gamma"]}'
 
 
 def factor(row: Row) -> str:
@@ -51,8 +50,12 @@ def headline(rows: Sequence[Row]) -> str:
   best = max(timed, key=lambda row: row['speedup'])
   verb = ('times as fast as plain decoding' if best['speedup'] >= 1
           else 'times the speed of plain decoding: no setting is faster')
+  several = len({row['run'] for row in rows}) > 1
+
+  def where(row):
+    return f', {row["task"]}, {row["machine"]}' if several else ''
   text = (f'{tables.number(best["speedup"])} {verb} at temperature '
-          f'{temperatures[0]:g}, at best ({name(best)}).')
+          f'{temperatures[0]:g}, at best ({name(best)}{where(best)}).')
   slower = [row for row in everything if row['speedup'] < 1]
   if not slower:
     return text + f' None of {len(everything)} settings is slower than plain.'
@@ -60,7 +63,7 @@ def headline(rows: Sequence[Row]) -> str:
   return text + (
       f' {len(slower)} of {len(everything)} settings are slower than plain, '
       f'the slowest {factor(worst)} at temperature '
-      f'{worst["temperature"]:g}.')
+      f'{worst["temperature"]:g}{where(worst)}.')
 
 
 def verdict(rows: Sequence[Row]) -> tuple[str, str]:
