@@ -179,8 +179,7 @@ def test_seconds_that_are_no_number_give_no_factor(tmp_path, bad):
   text = (tmp_path / 'report.md').read_text()
   (setting,) = records.read(tmp_path / 'settings.jsonl')
   assert setting['speedup'] is None and setting['tokens'] == 6
-  assert '1 of 4 lines have no usable decoder\\_seconds' in text.replace(
-      'decoder_seconds', 'decoder\\_seconds')
+  assert '1 of 4 lines have no usable decoder_seconds' in text
 
 
 def test_a_beta_that_is_no_number_is_left_out_of_alpha(tmp_path):
@@ -333,6 +332,13 @@ def test_the_paper_s_numbers_are_called_not_comparable(tmp_path):
     assert 'T5-XXL (11B) on one TPU-v4' in text and 'On a CPU' in text
 
 
+def test_a_verify_ratio_below_one_is_doubted(tmp_path):
+  cost = {**COST, 'verify_ratio': {'2': 0.5, '4': 1.1}}
+  text = workdir(tmp_path, [row(), row(gamma=2), row(gamma=4)], [cost])
+  assert 'do not trust what is predicted for D γ=2.' in text
+  assert '2 of 2 settings were timed in one repeat' in text
+
+
 # Several runs.
 
 
@@ -360,7 +366,7 @@ def test_a_merged_report_has_a_table_for_each_task_and_tells_differences(
   assert '## Temperature 0: other, T, gpu, P (b)' in text
   for form in (text, found):
     assert 'The runs differ in device: cpu in a, gpu in b' in form
-    assert 'The runs differ in versions.jax: 0 in a, 9 in b' in form
+    assert 'The runs differ in jax version: 0 in a, 9 in b' in form
 
 
 def test_a_merged_report_overwrites_no_run(tmp_path):

@@ -75,7 +75,7 @@ class Job:
 
   Attributes:
     name: tells it from the others of a merged report.
-    config, environment: what ran, and where.
+    config, environment: what ran, and where; `versions` is always there.
     settings: lines of `settings.jsonl`.
     costs, traces: lines of those files.
     problems: one sentence for each gap.
@@ -94,6 +94,13 @@ class Job:
     where = self.environment
     parts = (where.get('device'), where.get('processor'))
     return ', '.join(str(part) for part in parts if part) or 'unknown machine'
+
+  @property
+  def facts(self) -> Row:
+    """What must agree for seconds to be comparable, versions one by one."""
+    where = dict(self.environment)
+    versions = where.pop('versions')
+    return {**where, **{f'{name} version': v for name, v in versions.items()}}
 
 
 def clean(value: Any) -> Any:

@@ -153,13 +153,10 @@ def trace_data(jobs: Sequence[gather.Job]) -> list[dict[str, Any]]:
 
 
 def _facts(job: gather.Job) -> str:
-  where = dict(job.environment)
-  versions = where.pop('versions', None) or {}
-  facts = {**where, **{f'{name} version': v for name, v in versions.items()},
-           **{f'config.{name}': v for name, v in job.config.items()}}
+  options = {f'config.{name}': v for name, v in job.config.items()}
   return '<dl>' + ''.join(
       f'<dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd>'
-      for name, value in facts.items()) + '</dl>'
+      for name, value in {**job.facts, **options}.items()) + '</dl>'
 
 
 def _details(jobs: Sequence[gather.Job]) -> str:

@@ -89,9 +89,10 @@ def conditions(job: gather.Job) -> str:
   sources = max(row['cut_sources'] for row in rows)
   compiled: list[Any] = [row.get('compile_seconds') for row in job.costs]
   seconds = None if not compiled or None in compiled else sum(compiled)
+  times = 'once' if first['repeats'] == 1 else f'{first["repeats"]} times'
   return (
       f'{first["sentences"]} sentences of {first["task"]}, each decoded '
-      f'{first["repeats"]} times with every setting, batch '
+      f'{times} with every setting, batch '
       f'{number(first["batch_size"], 0)}. Up to {cut} outputs of a setting '
       f'were cut by the budget, {sources} sources were cut to the largest '
       f'bucket. Plain decoding: {number(first["tokens_per_second_plain"], 0)} '
@@ -102,7 +103,7 @@ def conditions(job: gather.Job) -> str:
 def place(job: gather.Job) -> str:
   """Target and machine, as far as they are known."""
   where = job.environment
-  versions = where.get('versions') or {}
+  versions = where['versions']
   return (
       f'Target {job.config.get("target", tables.MISSING)} on '
       f'{where.get("device", tables.MISSING)} '
@@ -128,11 +129,29 @@ def warnings(jobs: Sequence[gather.Job]) -> list[str]:
          job.environment.get('device') == 'cpu' for job in jobs):
     found.append('On a CPU γ + 1 positions cost more than one, which Theorem '
                  '3.8 leaves out: read "with v" beside it.')
+  found += doubts(rows)
   for mark in dict.fromkeys(m for row in rows for m in tables.marks(row)):
     found.append(f'Rows marked [{mark}] {_MARKS[mark.split(",")[0].split()[0]]}'
                  ' They are no result of the paper\'s method and stand in no '
                  'headline.')
   return found + differences(jobs)
+
+
+def doubts(rows: Sequence[Row]) -> list[str]:
+  """What the numbers themselves say against a setting's times."""
+  once = [name(row) for row in rows if row['speedup'] is not None
+          and row['repeats'] < 2]
+  busy = [name(row) for row in rows if (row['verify_ratio'] or 1) < 0.9]
+  found = []
+  if once:
+    found.append(f'{len(once)} of {len(rows)} settings were timed in one '
+                 'repeat: their factors have no spread.')
+  if busy:
+    found.append(
+        'More positions cannot cost less than one (v below 1), so the machine '
+        'did something else while costs were measured; do not trust what is '
+        f'predicted for {", ".join(dict.fromkeys(busy))}.')
+  return found
 
 
 _MARKS = {
@@ -143,19 +162,12 @@ _MARKS = {
 
 def differences(jobs: Sequence[gather.Job]) -> list[str]:
   """What the workdirs of a merged report do not share."""
-  def of(job, key):
-    where = job.environment
-    return (where.get('versions') or {}).get(key[9:]) if key.startswith(
-        'versions.') else where.get(key)
-  names = {'device': 0, 'processor': 0, 'cores': 0, 'dtype': 0,
-           'matmul_precision': 0, 'commit': 0, 'python': 0}
-  names |= {f'versions.{key}': 0 for job in jobs
-            for key in (job.environment.get('versions') or {})}
+  facts = {job.name: job.facts for job in jobs}
   found = []
-  for key in names:
-    values = {job.name: of(job, key) for job in jobs}
-    if len(set(map(str, values.values()))) > 1:
+  for key in dict.fromkeys(key for own in facts.values() for key in own):
+    values = {run: str(own.get(key)) for run, own in facts.items()}
+    if len(set(values.values())) > 1:
       listed = ', '.join(f'{value} in {run}' for run, value in values.items())
       found.append(f'The runs differ in {key}: {listed}. Their seconds and '
-                   'factors are not comparable with each other.')
+                   'factors may not be comparable with each other.')
   return found
