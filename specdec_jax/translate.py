@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 import os
 import pathlib
 import sys
-from typing import TextIO
 
 from absl import app
 from absl import flags
@@ -84,9 +83,9 @@ def printable(piece: str) -> str:
       for c in piece)
 
 
-def wants_colour(stream: TextIO) -> bool:
+def wants_colour(terminal: bool) -> bool:
   """Colour on a terminal, unless NO_COLOR is set (no-color.org)."""
-  return stream.isatty() and not os.environ.get('NO_COLOR')
+  return terminal and not os.environ.get('NO_COLOR')
 
 
 def _look(piece: str, mark: str, colour: bool) -> str:
@@ -148,7 +147,7 @@ def translate(
     decoder: generate.Decoder, texts: Sequence[str], trace: bool = False
 ) -> Iterator[generate.Output]:
   """Decodes batch by batch, so that the first lines come early."""
-  colour = wants_colour(sys.stderr)
+  colour = wants_colour(sys.stderr.isatty())
   if trace:
     print(legend(colour), file=sys.stderr)
   for at in range(0, len(texts), decoder.batch_size):
