@@ -50,11 +50,20 @@ def lines(path: pathlib.Path) -> list[str]:
   byte order mark belongs to none.
   """
   try:
-    text = path.read_bytes().decode('utf-8-sig')
+    return split_lines(path.read_bytes())
   except FileNotFoundError as error:
     raise DataError(f'data {path}: no such file') from error
   except (OSError, UnicodeDecodeError) as error:
     raise DataError(f'data {path}: not readable as UTF-8: {error}') from error
+
+
+def split_lines(data: bytes) -> list[str]:
+  """The same of bytes that were read; UnicodeDecodeError if not UTF-8.
+
+  Example: `a`, carriage return, line feed, line feed, `b` are the lines a, an
+  empty one and b.
+  """
+  text = data.decode('utf-8-sig')
   split = text.replace('\r\n', '\n').split('\n')
   return split[:-1] if split[-1] == '' else split
 

@@ -73,6 +73,16 @@ class Programs:
   generate: Callable
 
 
+@dataclasses.dataclass(frozen=True)
+class Start:
+  """A batch that is encoded and not yet decoded: what a round needs."""
+  target_params: Any
+  draft_params: Any
+  keys: jax.Array
+  budget: jax.Array
+  state: decode.DecodeState
+
+
 @functools.cache
 def _start(start: Callable, slots: int) -> Callable:
   return jax.jit(lambda params, ids: start(params, ids, slots))
@@ -220,6 +230,15 @@ class Decoder:
     ended = time.perf_counter()
     return self._outputs(
         sources, decoded, first_index, encoded - began, ended - encoded)
+
+  def begin(self, sources: Sequence[vocab.Source], first_index: int) -> Start:
+    """Encodes up to `batch_size` sources, for those who play the rounds."""
+    length = vocab.bucket(
+        max(len(s.ids) for s in sources), self.source_buckets)
+    ids, keys, budget = self._arrays(sources, first_index, length)
+    state = decode.init(self.spec, *self._encode_ids(ids), budget)
+    return Start(
+        self.target.params, self._draft_params, keys, budget, state)
 
   @property
   def _draft_params(self):

@@ -5,7 +5,8 @@ formulas written here; one that has nothing to rest on is None. Runs anywhere:
 no jax.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+import itertools
 import math
 from typing import Any
 
@@ -20,13 +21,43 @@ Row = dict[str, Any]
 _ROUGE = ('rouge1', 'rouge2', 'rougeLsum')
 
 
-def ratio(over: float, under: float) -> float | None:
-  """over / under, None where there is nothing to divide by."""
-  return over / under if under else None
+def known(value: float | None) -> float | None:
+  """The value, None where it is no finite number."""
+  return None if value is None or not math.isfinite(value) else value
 
 
-def total(rows: Iterable[Row], name: str) -> float:
-  return sum(row[name] for row in rows)
+def ratio(over: float | None, under: float | None) -> float | None:
+  """over / under, None where one is not known or there is nothing to divide by.
+  """
+  return over / under if under and over is not None else None
+
+
+def total(rows: Sequence[Row], *names: str) -> float | None:
+  """Sum of what the rows hold; None where one of them lacks it, or no row."""
+  values: list[Any] = [row.get(name) for row in rows for name in names]
+  if not values or None in map(known, values):
+    return None
+  return sum(values)
+
+
+def counts(rows: Sequence[Row], name: str) -> int | None:
+  """Sum over the rounds of each row; None where a row lacks them."""
+  values: list[Any] = [row.get(name) for row in rows]
+  return None if None in values else sum(map(sum, values))
+
+
+def paired(
+    plain: Sequence[Row], other: Sequence[Row]
+) -> tuple[list[Row], list[Row]]:
+  """Rows of those sentences and repeats that both sides have.
+
+  A file that was cut may end in a turn that has some of its lines.
+  """
+  def key(row):
+    return row['index'], row['repeat']
+  both = set(map(key, plain)) & set(map(key, other))
+  return ([row for row in plain if key(row) in both],
+          [row for row in other if key(row) in both])
 
 
 def speedup(plain: Sequence[Row], other: Sequence[Row], *names: str):
@@ -34,8 +65,7 @@ def speedup(plain: Sequence[Row], other: Sequence[Row], *names: str):
 
   Example: two sentences of 1.0 s plain that take 0.5 s and 2.0 s give 0.8.
   """
-  return ratio(sum(total(plain, n) for n in names),
-               sum(total(other, n) for n in names))
+  return ratio(total(plain, *names), total(other, *names))
 
 
 def spread(plain: Sequence[Row], other: Sequence[Row]):
@@ -59,7 +89,7 @@ def alpha(plain: Sequence[Row]) -> tuple[float | None, float | None]:
   """
   betas = [row['beta'] for row in plain if row.get('beta')]
   tokens = sum(map(len, betas))
-  if not tokens:
+  if not tokens or None in map(known, itertools.chain(*betas)):
     return None, None
   mean = sum(map(math.fsum, betas)) / tokens
   n = len(betas)
@@ -74,11 +104,17 @@ def acceptance_by_position(rows: Sequence[Row], gamma: int):
   """For each place in the block: accepted over drafted there (or None)."""
   drafted, accepted = np.zeros(gamma, int), np.zeros(gamma, int)
   for row in rows:
-    for d, a in zip(row['drafted'], row['accepted'], strict=True):
+    for d, a in zip(row.get('drafted') or (), row.get('accepted') or (),
+                    strict=False):
       drafted[:d] += 1
       accepted[:a] += 1
   return [ratio(int(a), int(d))
           for a, d in zip(accepted, drafted, strict=True)]
+
+
+def most_drafted(rows: Sequence[Row]) -> int:
+  """The longest block of any round."""
+  return max((d for row in rows for d in row.get('drafted') or ()), default=0)
 
 
 def _check_texts(hypotheses: Sequence[Any], references: Sequence[Any]) -> None:
@@ -131,18 +167,21 @@ def text_scores(
   """`NAME` and `NAME_plain` of each score; None without references."""
   found: dict[str, float | None] = {}
   for suffix, rows in (('', other), ('_plain', plain)):
-    texts = [row['text'] for row in rows]
-    references = [row['reference'] for row in rows]
+    texts = [row.get('text') for row in rows]
+    references = [row.get('reference') for row in rows]
     for score in scores:
-      known = rows and None not in references
-      values = _SCORERS[score](texts, references) if known else {}
+      complete = rows and None not in (*texts, *references)
+      values = _SCORERS[score](texts, references) if complete else {}
       found |= {name + suffix: values.get(name)
                 for name in _SCORE_KEYS[score]}
   return found
 
 
-def identical(plain: Sequence[Row], other: Sequence[Row]) -> int:
-  """Sentences whose ids equal plain ones in every repeat."""
+def identical(plain: Sequence[Row], other: Sequence[Row]) -> int | None:
+  """Sentences whose ids equal plain ones in every repeat; None where a row
+  does not say its ids."""
+  if any(row.get('ids') is None for row in (*plain, *other)):
+    return None
   ids = {(r['index'], r['repeat']): r['ids'] for r in plain}
   differing = {r['index'] for r in other
                if ids.get((r['index'], r['repeat'])) != r['ids']}
@@ -161,21 +200,15 @@ def setting(
     scores: which scores of the text (see `config`).
   """
   first = [row for row in other if row['repeat'] == 0]
-  plain_first = [row for row in plain if row['repeat'] == 0]
   head = other[0]
-  gamma, greedy = head['gamma'], head['greedy']
+  gamma = head['gamma']
   fixed = isinstance(gamma, int)  # and not chosen round by round
-  widest = gamma if fixed else max(
-      (d for row in first for d in row['drafted']), default=0)
-  tokens = total(first, 'output_length')
-  rounds = total(first, 'rounds')
-  mean_alpha, alpha_se = alpha(plain_first)
+  mean_alpha, alpha_se = alpha([r for r in plain if r['repeat'] == 0])
   if head.get('synthetic') is not None:
     mean_alpha, alpha_se = head['synthetic'], None
-  c = cost['c'] if cost else None
-  verify = cost['verify_ratio'].get(str(gamma)) if cost else None
-  same = identical(plain, other) if greedy else None
-  low, high = spread(plain, other)
+  c = known(cost.get('c')) if cost else None
+  ratios = (cost.get('verify_ratio') or {}) if cost else {}
+  verify = known(ratios.get(str(gamma)))
 
   def predicted(verify_ratio):
     if (not fixed or mean_alpha is None or c is None
@@ -189,34 +222,49 @@ def setting(
       'temperature': head['temperature'], 'gamma': gamma,
       'lenience': head.get('lenience', 1.0),
       'synthetic': head.get('synthetic'),
-      'batch_size': head['batch_size'],
+      'batch_size': head.get('batch_size'),
       'sentences': len(first), 'repeats': len({r['repeat'] for r in other}),
-      'tokens': tokens, 'rounds': rounds,
+      'tokens': total(first, 'output_length'), 'rounds': total(first, 'rounds'),
       'alpha': mean_alpha, 'alpha_se': alpha_se,
-      'acceptance': ratio(sum(sum(r['accepted']) for r in first),
-                          sum(sum(r['drafted']) for r in first)),
-      'acceptance_by_position': acceptance_by_position(first, widest),
-      'tokens_per_round': ratio(tokens, rounds),
-      'discarded': sum(sum(r['discarded']) for r in first),
+      'acceptance': ratio(counts(first, 'accepted'), counts(first, 'drafted')),
+      'acceptance_by_position': acceptance_by_position(
+          first, gamma if fixed else most_drafted(first)),
+      'tokens_per_round': ratio(
+          total(first, 'output_length'), total(first, 'rounds')),
+      'discarded': counts(first, 'discarded'),
       'c': c, 'verify_ratio': verify,
-      'speedup': speedup(plain, other, 'decoder_seconds'),
-      'speedup_low': low, 'speedup_high': high,
-      'speedup_with_encoder': speedup(
-          plain, other, 'decoder_seconds', 'encoder_seconds'),
       'predicted_thm38': predicted(1.0),
       'predicted_with_verify': predicted(verify),
-      'identical': same,
-      'differing': None if same is None else len(first) - same,
-      **text_scores(plain_first, first, scores),
+      **against_plain(*paired(plain, other), scores),
       'tokens_per_second': ratio(
           total(other, 'output_length'), total(other, 'decoder_seconds')),
       'tokens_per_second_with_encoder': ratio(
           total(other, 'output_length'),
-          total(other, 'decoder_seconds') + total(other, 'encoder_seconds')),
+          total(other, 'decoder_seconds', 'encoder_seconds')),
       'tokens_per_second_plain': ratio(
           total(plain, 'output_length'), total(plain, 'decoder_seconds')),
-      'cut_by_length': sum(r['finish_reason'] == 'length' for r in first),
-      'cut_sources': sum(r['source_truncated'] for r in first),
+      'cut_by_length': sum(r.get('finish_reason') == 'length' for r in first),
+      'cut_sources': sum(bool(r.get('source_truncated')) for r in first),
+  }
+
+
+def against_plain(
+    plain: Sequence[Row], other: Sequence[Row], scores: Sequence[str]
+) -> Row:
+  """The part of a setting that compares the same sentences on both sides."""
+  first, plain_first = ([row for row in rows if row['repeat'] == 0]
+                        for rows in (other, plain))
+  greedy = any(row.get('greedy', not row['temperature']) for row in other)
+  same = identical(plain, other) if greedy else None
+  low, high = spread(plain, other)
+  return {
+      'speedup': speedup(plain, other, 'decoder_seconds'),
+      'speedup_low': low, 'speedup_high': high,
+      'speedup_with_encoder': speedup(
+          plain, other, 'decoder_seconds', 'encoder_seconds'),
+      'identical': same,
+      'differing': None if same is None else len(first) - same,
+      **text_scores(plain_first, first, scores),
   }
 
 

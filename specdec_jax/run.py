@@ -25,7 +25,10 @@ from specdec_jax import measure
 from specdec_jax import records
 from specdec_jax import report
 from specdec_jax import sampling as sampling_lib
+from specdec_jax import trace as trace_lib
 from specdec_jax import vocab
+
+TRACED = 8  # sentences of each group that are traced for the report
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +88,7 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
       logging.info('models: %s and %s', settings.target, settings.drafts)
       models = load_models(settings)
       logging.info('decode: %d of %d turns', len(todo), len(turns))
-      decode_turns(settings, models, todo, workdir)
+      decode_turns(settings, models, examples[:TRACED], todo, workdir)
     else:
       logging.info('decode: all %d turns are there', len(turns))
 
@@ -129,9 +132,10 @@ def load_models(settings: config_lib.RunConfig) -> Models:
 
 def decode_turns(
     settings: config_lib.RunConfig, models: Models,
-    todo: Sequence[Turn], workdir: pathlib.Path
+    traced: Sequence[examples_lib.Example], todo: Sequence[Turn],
+    workdir: pathlib.Path
 ) -> None:
-  """Decodes turn by turn; each group is compiled and costed once."""
+  """Decodes turn by turn; each group is compiled, costed and traced once."""
   progress = tqdm.tqdm(total=len(todo), unit='turn')
   job = None
   for turn in todo:
@@ -144,6 +148,7 @@ def decode_turns(
       cost = record_costs(job, turn.batch, workdir)
       if config_lib.AUTO in settings.gammas:
         job = add_auto(job, models, cost)
+      record_traces(job, traced, workdir)
     records.append(workdir / 'examples.jsonl', decode_turn(job, turn))
     progress.update()
   progress.close()
@@ -247,6 +252,30 @@ def record_costs(
   }
   records.append(path, [row])
   return row
+
+
+def record_traces(
+    job: Job, examples: Sequence[examples_lib.Example], workdir: pathlib.Path
+) -> None:
+  """Traces a few sentences of a group with one gamma, unless they are there."""
+  path, group = workdir / 'traces.jsonl', job.group
+  key = {'draft': group.draft, 'temperature': group.temperature}
+  rows = records.read(path)
+  if any(key.items() <= row.items() for row in rows):
+    return
+  gammas = sorted(g for g in job.decoders if isinstance(g, int) and g)
+  if not gammas:
+    return  # a trace has one gamma
+  decoder = job.decoders[gammas[len(gammas) // 2]]
+  for example in examples:
+    try:
+      found = trace_lib.trace(
+          decoder, job.settings.prefix + example.source, example.index)
+    except trace_lib.TraceError as error:  # a near-tie in bfloat16
+      logging.warning('no trace of %s: %s', key, error)
+    else:
+      rows.append(found.row(example.index) | key)
+  records.replace_rows(path, rows)
 
 
 def decode_turn(job: Job, turn: Turn) -> list[records.Row]:

@@ -80,6 +80,18 @@ def test_config_and_report_say_where_and_how(finished):
   assert 'threefry2x32' in report and 'Slower than plain' in report
 
 
+def test_each_group_has_traces_that_end_in_the_recorded_ids(finished):
+  traces = records.read(finished / 'traces.jsonl')
+  assert [(t['temperature'], t['index']) for t in traces] == [
+      (t, i) for t in (0.0, 1.0) for i in range(3)]
+  recorded = {(r['temperature'], r['index'], r['gamma']): r['ids']
+              for r in records.read(finished / 'examples.jsonl')}
+  for found in traces:
+    key = (found['temperature'], found['index'], found['gamma'])
+    assert found['ids'] == recorded[key] and found['gamma'] == 3
+  assert 'data-trace="next"' in (finished / 'report.html').read_text()
+
+
 def test_a_finished_run_loads_no_model(finished, options, monkeypatch):
   def refuse(settings):
     raise AssertionError('models were loaded')
@@ -113,7 +125,7 @@ def test_another_config_is_refused_with_field_and_values(finished, options):
 
 def test_a_record_cut_in_the_middle_is_completed_to_the_same_records(
     finished, options, tmp_path):
-  for name in ('config.json', 'costs.jsonl'):
+  for name in ('config.json', 'costs.jsonl', 'traces.jsonl'):
     (tmp_path / name).write_bytes((finished / name).read_bytes())
   whole = (finished / 'examples.jsonl').read_bytes()
   (tmp_path / 'examples.jsonl').write_bytes(whole[:len(whole) * 9 // 10])
