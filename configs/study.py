@@ -10,7 +10,7 @@ from configs import t5
 DEFAULTS: dict[str, Any] = dict(
     prefix='', temperatures=(0.0, 1.0), top_k=0, top_p=1.0, batch_size=1,
     repeats=2, seed=0, dtype='float32', matmul_precision='highest',
-    scores=('bleu',))
+    scores=('bleu',), mesh='', draft_layout='replicated')
 
 
 def build(

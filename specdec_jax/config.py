@@ -4,6 +4,7 @@ from collections.abc import Callable
 import dataclasses
 import functools
 import math
+import re
 from typing import Any, TypeVar
 
 import ml_collections
@@ -46,6 +47,10 @@ def one_of(*values: str) -> Rule:
   return Rule(lambda x: x in values, ' or '.join(values))
 
 
+_MESH = re.compile(
+    r'|data=[1-9]\d*|model=[1-9]\d*|data=[1-9]\d*,model=[1-9]\d*')
+MESH = Rule(lambda x: isinstance(x, str) and _MESH.fullmatch(x) is not None,
+            "'' (one device) or 'data=N,model=M' or one of the two")
 NAME = Rule(lambda x: isinstance(x, str) and x != '', 'a name or a path')
 TEXT = Rule(lambda x: isinstance(x, str), 'text')
 
@@ -76,6 +81,10 @@ class RunConfig:
     dtype: of weights, activations and caches.
     matmul_precision: of products in float32, on accelerators.
     scores: of the text against the references.
+    mesh: devices that rows (`data`) and weights (`model`) are split over, as in
+      'data=2,model=4'; '' is one device.
+    draft_layout: of the drafts on that mesh: whole on every device, or split as
+      the target is.
   """
   task: str = option(NAME)
   prefix: str = option(TEXT)
@@ -94,12 +103,25 @@ class RunConfig:
   dtype: str = option(one_of(*DTYPES))
   matmul_precision: str = option(one_of(*PRECISIONS))
   scores: tuple[str, ...] = option(one_of(*SCORES), many=True)
+  mesh: str = option(MESH)
+  draft_layout: str = option(one_of('replicated', 'split'))
 
   def __post_init__(self):
+    data = self.mesh_sizes.get('data', 1)
+    if self.batch_size % data:
+      raise ConfigError(
+          f'batch_size={self.batch_size}: allowed are multiples of mesh '
+          f'data={data}')
     if max(self.gammas) > self.max_new_tokens:
       raise ConfigError(
           f'gammas={self.gammas}: allowed are whole numbers of 1 to '
           f'max_new_tokens={self.max_new_tokens}')
+
+  @property
+  def mesh_sizes(self) -> dict[str, int]:
+    """Example: 'data=2,model=4' is {'data': 2, 'model': 4}."""
+    pairs = [part.split('=') for part in self.mesh.split(',') if part]
+    return {axis: int(size) for axis, size in pairs}
 
   @property
   def slots(self) -> int:

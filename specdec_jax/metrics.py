@@ -182,6 +182,8 @@ def setting(
       'task': head['task'], 'target': head['target'], 'draft': head['draft'],
       'temperature': head['temperature'], 'gamma': gamma,
       'batch_size': head['batch_size'],
+      'dtype': head.get('dtype'),
+      'matmul_precision': head.get('matmul_precision'),
       'sentences': len(first), 'repeats': len({r['repeat'] for r in other}),
       'tokens': tokens, 'rounds': rounds,
       'alpha': mean_alpha, 'alpha_se': alpha_se,

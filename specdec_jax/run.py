@@ -4,8 +4,9 @@ A turn is one batch decoded plainly and with every gamma, one after the other in
 one process; it is the unit that is timed, written and, after a kill, resumed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
+import itertools
 import pathlib
 
 from absl import logging
@@ -19,10 +20,12 @@ from specdec_jax import config as config_lib
 from specdec_jax import environment
 from specdec_jax import examples as examples_lib
 from specdec_jax import generate
+from specdec_jax import hosts
 from specdec_jax import measure
 from specdec_jax import records
 from specdec_jax import report
 from specdec_jax import sampling as sampling_lib
+from specdec_jax import sharding
 from specdec_jax import vocab
 
 
@@ -78,8 +81,8 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
 
   with jax.default_matmul_precision(settings.matmul_precision):
     turns = plan(settings, examples)
-    todo = open_workdir(settings, workdir, turns)
-    if todo:
+    done = hosts.from_first(lambda: open_workdir(settings, workdir, turns))
+    if todo := turns[done:]:
       logging.info('models: %s and %s', settings.target, settings.drafts)
       models = load_models(settings)
       logging.info('decode: %d of %d turns', len(todo), len(turns))
@@ -87,15 +90,16 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
     else:
       logging.info('decode: all %d turns are there', len(turns))
 
-  logging.info('report: %s', workdir / 'report.md')
-  report.write(workdir)
+  if hosts.is_first():
+    logging.info('report: %s', workdir / 'report.md')
+    report.write(workdir)
 
 
 def open_workdir(
     settings: config_lib.RunConfig, workdir: pathlib.Path,
     turns: Sequence[Turn]
-) -> Sequence[Turn]:
-  """Claims the workdir, drops a torn end, returns the turns still to do."""
+) -> int:
+  """Claims the workdir, drops a torn end, returns how many turns are done."""
   records.claim(
       workdir, dataclasses.asdict(settings), environment.describe(settings))
   path = workdir / 'examples.jsonl'
@@ -103,7 +107,7 @@ def open_workdir(
   keys = [turn_keys(turn, settings.gammas) for turn in turns]
   done = records.whole_turns(rows, keys)
   records.replace_rows(path, rows[:sum(map(len, keys[:done]))])
-  return turns[done:]
+  return done
 
 
 def load_models(
@@ -111,7 +115,7 @@ def load_models(
 ) -> dict[str, checkpoint.Loaded]:
   """Loads target and drafts and checks that they share one vocabulary."""
   dtype = jnp.dtype(settings.dtype)
-  models = {name: checkpoint.load(name, dtype)
+  models = {name: checkpoint.load(name, dtype, placement=layout(settings, name))
             for name in dict.fromkeys((settings.target, *settings.drafts))}
   for draft in settings.drafts:
     vocab.check_same(
@@ -119,23 +123,64 @@ def load_models(
   return models
 
 
+def layout(
+    settings: config_lib.RunConfig, name: str
+) -> sharding.Layout | None:
+  """Where a model of the run lies; None is the first device."""
+  if not settings.mesh:
+    return None
+  split = name == settings.target or settings.draft_layout == 'split'
+  return sharding.Layout(sharding.make_mesh(settings.mesh_sizes), split)
+
+
+def shares(settings: config_lib.RunConfig) -> tuple[int, int]:
+  """How many batches are decoded side by side, and which one is this host's.
+
+  Hosts that share a mesh decode the same batch together.
+  """
+  if settings.mesh and sharding.spans_hosts(
+      sharding.make_mesh(settings.mesh_sizes)):
+    return 1, 0
+  return jax.process_count(), jax.process_index()
+
+
+def waves(todo: Sequence[Turn], size: int) -> Iterator[Sequence[Turn]]:
+  """Turns that are decoded side by side: up to `size` of one group.
+
+  Example: three turns of a group and one of the next, two at a time, are waves
+  of 2, 1 and 1.
+  """
+  for _, group in itertools.groupby(todo, lambda turn: turn.group):
+    turns = list(group)
+    yield from (turns[i:i + size] for i in range(0, len(turns), size))
+
+
 def decode_turns(
     settings: config_lib.RunConfig, models: dict[str, checkpoint.Loaded],
     todo: Sequence[Turn], workdir: pathlib.Path
 ) -> None:
-  """Decodes turn by turn; each group is compiled and costed once."""
-  progress = tqdm.tqdm(total=len(todo), unit='turn')
+  """Decodes turn by turn; each group is compiled and costed once.
+
+  Several hosts take as many turns at once; the first writes them in order.
+  """
+  progress = tqdm.tqdm(
+      total=len(todo), unit='turn', disable=not hosts.is_first())
   job = None
-  for turn in todo:
-    if job is None or turn.group != job.group:
+  count, mine = shares(settings)
+  for wave in waves(todo, count):
+    group = wave[0].group
+    if job is None or group != job.group:
       progress.set_description(
-          f'{turn.group.draft} at temperature {turn.group.temperature:g}')
+          f'{group.draft} at temperature {group.temperature:g}')
       job = None
       generate.release_programs()
-      job = make_job(settings, models, turn.group)
-      record_costs(job, turn.batch, workdir)
-    records.append(workdir / 'examples.jsonl', decode_turn(job, turn))
-    progress.update()
+      job = make_job(settings, models, group)
+      record_costs(job, wave[0].batch, workdir)
+    rows = decode_turn(job, wave[mine]) if mine < len(wave) else []
+    for found in hosts.gather(rows)[:len(wave)]:
+      if hosts.is_first():
+        records.append(workdir / 'examples.jsonl', found)
+    progress.update(len(wave))
   progress.close()
 
 
@@ -190,7 +235,9 @@ def source_array(settings: config_lib.RunConfig, sources) -> jax.Array:
 
 def filled(settings: config_lib.RunConfig, rows, length: int) -> jax.Array:
   filler = [()] * (settings.batch_size - len(rows))
-  return jnp.asarray(vocab.pad([*rows, *filler], length))
+  return sharding.put_rows(
+      layout(settings, settings.target),
+      jnp.asarray(vocab.pad([*rows, *filler], length)))
 
 
 def record_costs(
@@ -199,12 +246,16 @@ def record_costs(
   """Measures c and the verify ratios of a group, unless they are there."""
   settings, path = job.settings, workdir / 'costs.jsonl'
   key = {'draft': job.group.draft, 'temperature': job.group.temperature}
-  if any(key.items() <= row.items() for row in records.read(path)):
+  known = hosts.from_first(
+      lambda: any(key.items() <= row.items() for row in records.read(path)))
+  if known or shares(settings)[1] > 0:  # one host measures for all
     return
   source_bs = source_array(settings, job.encode(batch))
   costs = measure.costs(
       job.target, job.draft, source_bs, settings.slots, settings.gammas,
       job.sampling)
+  if not hosts.is_first():
+    return
   records.append(path, [{
       **key, 'c': costs.c,
       'verify_ratio': {str(g): costs.verify_ratio(g) for g in settings.gammas},
@@ -239,7 +290,7 @@ def measure_betas(
     outputs: Sequence[generate.Output]
 ) -> list[list[float]]:
   """Sum of min(p, q) at each token that the target generated."""
-  values = jax.device_get(measure.betas(
+  values = sharding.to_host(measure.betas(
       job.target, job.draft, source_array(job.settings, sources),
       filled(job.settings, [o.ids for o in outputs],
              job.settings.max_new_tokens), job.sampling))
@@ -257,6 +308,7 @@ def make_row(
       'draft': turn.group.draft, 'temperature': turn.group.temperature,
       'greedy': turn.group.temperature < sampling_lib.ARGMAX_BELOW,
       'gamma': gamma, 'batch_size': settings.batch_size,
+      'dtype': settings.dtype, 'matmul_precision': settings.matmul_precision,
       'repeat': turn.repeat, 'index': example.index,
       'source': example.source, 'reference': example.reference,
       'text': output.text, 'ids': list(output.ids),
