@@ -166,8 +166,8 @@ def _whole(mesh: jax.sharding.Mesh) -> Callable:
                  out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
-def bytes_of_shard(tree: Any, shardings: Any) -> int:
-  """Bytes on one device of a tree of shapes, placed by `shardings`."""
-  def one(x, sharding):
-    return math.prod(sharding.shard_shape(x.shape)) * np.dtype(x.dtype).itemsize
-  return sum(jax.tree.leaves(jax.tree.map(one, tree, shardings)))
+def bytes_of_shard(tree: Any) -> int:
+  """Bytes that one device holds of a tree of shapes with shardings."""
+  return sum(
+      math.prod(x.sharding.shard_shape(x.shape)) * np.dtype(x.dtype).itemsize
+      for x in jax.tree.leaves(tree))
