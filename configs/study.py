@@ -10,7 +10,7 @@ from configs import t5
 DEFAULTS: dict[str, Any] = dict(
     prefix='', temperatures=(0.0, 1.0), top_k=0, top_p=1.0, batch_size=1,
     repeats=2, seed=0, dtype='float32', matmul_precision='highest',
-    scores=('bleu',), mesh='', draft_layout='replicated')
+    scores=('bleu',), lenience=1.0, mesh='', draft_layout='replicated')
 
 
 def build(
@@ -42,7 +42,7 @@ def build(
     chosen = {**paper, **{name: grid[name] for name in names}}
   options = {**DEFAULTS, **chosen}
   for name, value in given.items():
-    if not isinstance(options.get(name), int | str):
+    if not isinstance(options.get(name), int | float | str):
       raise ValueError(
           f'config part {name}={value}: allowed are checkpoints=DIR (real '
           f'checkpoints) and single options of {sorted(options)}')

@@ -10,7 +10,7 @@ from typing import Any
 __version__ = '0.1.0'
 
 _PUBLIC = {
-    'load': 'checkpoint', 'Loaded': 'checkpoint', 'Decoder': 'generate',
+    'load': 'drafters', 'Loaded': 'checkpoint', 'Decoder': 'generate',
     'Output': 'generate',
 }
 __all__ = ['Decoder', 'Loaded', 'Output', 'load']  # pyright: ignore

@@ -4,11 +4,16 @@ The cache is an argument and a result, never a mutable collection. Rewinding is
 writing `length`: slots at or past it are stale, hidden by the mask of the
 reader, and overwritten by the next write.
 
+Keys lie with the slots innermost and values with the head size innermost: the
+two products of attention then read them as they lie, and no step copies a cache
+into another order.
+
 Letters: `b` batch, `s` source length, `t` positions of this call, `n` slots,
 `h` heads, `k` head size.
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 from jax import numpy as jnp
@@ -19,8 +24,8 @@ from jaxtyping import Array, Bool, Float, Int
 @dataclasses.dataclass(frozen=True)
 class CrossKV:
   """Keys and values of the encoded source, one pair a layer; never changes."""
-  k: tuple[Float[Array, 'b s h k'], ...]
-  v: tuple[Float[Array, 'b s h k'], ...]
+  k: tuple[Float[Array, 'b h k s'], ...]
+  v: tuple[Float[Array, 'b h s k'], ...]
   mask: Bool[Array, 'b s']  # True where the source has a token
 
 
@@ -32,32 +37,44 @@ class KVCache:
   `length` counts the tokens that the decoder has read, the start token
   included; the next token stands at that position.
   """
-  k: tuple[Float[Array, 'b n h k'], ...]
-  v: tuple[Float[Array, 'b n h k'], ...]
+  k: tuple[Float[Array, 'b h k n'], ...]
+  v: tuple[Float[Array, 'b h n k'], ...]
   length: Int[Array, ' b']
   cross: CrossKV
 
   @property
   def slots(self) -> int:
-    return self.k[0].shape[1]
+    return self.k[0].shape[-1]
 
 
 def init(cross: CrossKV, slots: int) -> KVCache:
   """Returns an empty cache of `slots` positions, shaped after `cross`."""
-  def empty(x):
-    return jnp.zeros((x.shape[0], slots, *x.shape[2:]), x.dtype)
+  def empty(x, axis):
+    shape = list(x.shape)
+    shape[axis] = slots
+    return jnp.zeros(shape, x.dtype)
   return KVCache(
-      k=tuple(map(empty, cross.k)),
-      v=tuple(map(empty, cross.v)),
+      k=tuple(empty(k, 3) for k in cross.k),
+      v=tuple(empty(v, 2) for v in cross.v),
       length=jnp.zeros(cross.mask.shape[0], jnp.int32),
       cross=cross)
 
 
+def ordered(
+    k_bnhk: Float[Array, 'b n h k'], v_bnhk: Float[Array, 'b n h k']
+) -> tuple[Float[Array, 'b h k n'], Float[Array, 'b h n k']]:
+  """Keys and values of whole sequences, in the order of the caches."""
+  return (jnp.transpose(k_bnhk, (0, 2, 3, 1)),
+          jnp.transpose(v_bnhk, (0, 2, 1, 3)))
+
+
 def write(
-    slots_bnhk: Float[Array, 'b n h k'],
-    new_bthk: Float[Array, 'b t h k'],
+    k_bhkn: Float[Array, 'b h k n'],
+    v_bhnk: Float[Array, 'b h n k'],
+    k_new: Float[Array, 'b t h k'],
+    v_new: Float[Array, 'b t h k'],
     length_b: Int[Array, ' b'],
-) -> Float[Array, 'b n h k']:
+) -> tuple[Float[Array, 'b h k n'], Float[Array, 'b h n k']]:
   """Writes `t` positions of each row at its own length.
 
   The caller provides room: a block that does not fit raises nothing here, its
@@ -66,11 +83,11 @@ def write(
   Example: with n = 4, t = 2 and lengths (0, 2), row 0 fills slots 0 and 1, row
   1 fills slots 2 and 3; with length 3, row 1 would fill slot 3 only.
   """
-  t = new_bthk.shape[1]
-  rows = jnp.arange(slots_bnhk.shape[0])[:, None]
-  positions = length_b[:, None] + jnp.arange(t)[None]
-  return slots_bnhk.at[rows, positions].set(
-      new_bthk, mode='drop', unique_indices=True)
+  rows = jnp.arange(k_bhkn.shape[0])[:, None]
+  positions = length_b[:, None] + jnp.arange(k_new.shape[1])[None]
+  how: Any = dict(mode='drop', unique_indices=True)
+  return (k_bhkn.at[rows, :, :, positions].set(k_new, **how),
+          v_bhnk.at[rows, :, positions].set(v_new, **how))
 
 
 def rewind(cache: KVCache, length: Int[Array, ' b']) -> KVCache:

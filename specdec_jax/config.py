@@ -55,9 +55,12 @@ NAME = Rule(lambda x: isinstance(x, str) and x != '', 'a name or a path')
 TEXT = Rule(lambda x: isinstance(x, str), 'text')
 
 
-def option(rule: Rule, many: bool = False) -> Any:
+def option(
+    rule: Rule, many: bool = False, default: Any = dataclasses.MISSING
+) -> Any:
   """A dataclass field that holds to `rule` (`many`: a tuple of such values)."""
-  return dataclasses.field(metadata={'rule': rule, 'many': many})
+  return dataclasses.field(
+      metadata={'rule': rule, 'many': many}, default=default)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +72,8 @@ class RunConfig:
     prefix: put before every source, as T5 was trained.
     sentences: how many of the data set's first sentences to decode.
     target: model folder, or `mini/target`.
-    drafts: model folders; each runs against the target.
+    drafts: model or table folders, or rules (see `drafters`); each runs
+      against the target.
     temperatures: of both models' laws; 0 is argmax.
     top_k, top_p: further adjustment of both; 0 and 1 are off.
     gammas: drafts a round. Plain decoding always runs beside them.
@@ -85,6 +89,7 @@ class RunConfig:
       'data=2,model=4'; '' is one device.
     draft_layout: of the drafts on that mesh: whole on every device, or split as
       the target is.
+    lenience: 1 is exact; below, the output is not the target's (see `accept`).
   """
   task: str = option(NAME)
   prefix: str = option(TEXT)
@@ -103,8 +108,10 @@ class RunConfig:
   dtype: str = option(one_of(*DTYPES))
   matmul_precision: str = option(one_of(*PRECISIONS))
   scores: tuple[str, ...] = option(one_of(*SCORES), many=True)
-  mesh: str = option(MESH)
-  draft_layout: str = option(one_of('replicated', 'split'))
+  lenience: float = option(number(1e-6, 1), default=1.0)
+  mesh: str = option(MESH, default='')
+  draft_layout: str = option(
+      one_of('replicated', 'split'), default='replicated')
 
   def __post_init__(self):
     data = self.mesh_sizes.get('data', 1)
@@ -201,7 +208,7 @@ def resolve(config: ml_collections.ConfigDict, kind: type[Config]) -> Config:
   _check_names('config', set(values), kind)
   return kind(**{
       field.name: _checked(field.name, values[field.name], **field.metadata)
-      for field in dataclasses.fields(kind)})
+      for field in dataclasses.fields(kind) if field.name in values})
 
 
 def _check_names(where: str, given: set[str], kind: Any) -> None:

@@ -43,12 +43,15 @@ class Spec:
     max_tokens: the largest budget of a row.
     slots: room of tokens and caches; the budget and one whole block past it
       must fit, so that no write is ever clamped.
+    lenience: of acceptance (see `accept`); below 1 the output is not the
+      target's.
   """
   target_extend: Callable
   drafter: draft_lib.Drafter
   gamma: int
   max_tokens: int
   slots: int
+  lenience: float = 1.0
 
   def __post_init__(self):
     if self.slots < self.max_tokens + self.gamma + 1:
@@ -176,13 +179,14 @@ def play_round(
         state.tokens, state.length[:, None] - 1, axis=1)[:, 0]
     verified = verify_lib.verify(
         spec.target_extend, target_params, state.target_cache, last_b,
-        tokens_bg, sampling)
+        tokens_bg, sampling, spec.lenience)
 
   with jax.named_scope('accept'):
     q_bgv = (drafted.q if drafted is not None
              else jnp.zeros((*tokens_bg.shape, verified.p.shape[-1])))
     accepted = accept_lib.accept(
-        verified.p, q_bgv, tokens_bg, proposed_b, accept_uniforms)
+        verified.p, q_bgv, tokens_bg, proposed_b, accept_uniforms,
+        verified.near, spec.lenience)
   return Round(drafted, verified, accepted, proposed_b)
 
 

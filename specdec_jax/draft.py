@@ -3,6 +3,9 @@
 A drafter is three things: `start` makes its state from the source, `draft`
 proposes up to gamma tokens after each row's own prefix, and its parameters are
 an argument. It never sees the target.
+
+`model_drafter` drafts with a model. `proposer` makes a drafter of anything that
+tells the next token's law from the prefix alone: see `ngram` and `copying`.
 """
 
 from collections.abc import Callable
@@ -77,9 +80,9 @@ def _draft(
   back_b = jnp.maximum(prefix.length - 2, 0)
   two_b2 = jnp.take_along_axis(
       prefix.tokens, back_b[:, None] + jnp.arange(2)[None], axis=1)
-  logits, cache = extend(params, two_b2, cache_lib.rewind(cache, back_b))
-  newest = (prefix.length - 1 - back_b)[:, None, None]
-  logits_bv = jnp.take_along_axis(logits, newest, axis=1)[:, 0]
+  logits, cache = extend(
+      params, two_b2, cache_lib.rewind(cache, back_b),
+      prefix.length - 1 - back_b)
   cache = cache_lib.rewind(cache, prefix.length)
 
   def draw(logits_bv, i):
@@ -97,7 +100,7 @@ def _draft(
         finite=drafted.finite.at[:, i].set(finite_b),
         state=cache)
 
-  token_b, q_bv, finite_b = draw(logits_bv, 0)
+  token_b, q_bv, finite_b = draw(logits[:, 0], 0)
   b, v = q_bv.shape
   first = Drafted(
       tokens=jnp.zeros((b, gamma), jnp.int32).at[:, 0].set(token_b),
@@ -105,6 +108,82 @@ def _draft(
       finite=jnp.ones((b, gamma), bool).at[:, 0].set(finite_b),
       state=cache)
   return jax.lax.fori_loop(1, steps, step, first)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Proposed:
+  """One token a row, drawn from `q`; `finite`: whether its logits were numbers.
+  """
+  token: Int[Array, ' b']
+  q: Float[Array, 'b v']
+  finite: Bool[Array, ' b']
+
+
+def draw(
+    logits_bv: Float[Array, 'b v'],
+    sampling: sampling_lib.Sampling,
+    uniform_b: Float[Array, ' b'],
+) -> Proposed:
+  """A token from the standardised law of the logits."""
+  q_bv = sampling_lib.law(logits_bv, sampling)
+  return Proposed(sampling_lib.draw(q_bv, uniform_b), q_bv,
+                  sampling_lib.is_finite(logits_bv))
+
+
+def certain(token_b: Int[Array, ' b'], size: int) -> Proposed:
+  """A token proposed for sure: its law is one-hot at every temperature."""
+  q_bv = jax.nn.one_hot(token_b, size, dtype=jnp.float32)
+  return Proposed(token_b, q_bv, jnp.ones(token_b.shape, bool))
+
+
+@functools.cache
+def proposer(
+    propose: Callable, start: Callable = lambda params, source_ids, slots: None
+) -> Drafter:
+  """Drafts token by token from each row's prefix, drafts included.
+
+  Args:
+    propose: (params, state, prefix, sampling, uniform_b) -> Proposed.
+    start: as in `Drafter`; the state never changes.
+  """
+  return Drafter(start, lambda *args: _propose(propose, *args))
+
+
+def _propose(
+    propose: Callable,
+    params: Any,
+    state: Any,
+    prefix: Prefix,
+    gamma: int,
+    steps: Int[Array, ''],
+    sampling: sampling_lib.Sampling,
+    uniforms_bg: Float[Array, 'b g'],
+) -> Drafted:
+  """`steps` proposals, each put behind its row before the next is made."""
+  rows = jnp.arange(prefix.length.shape[0])
+
+  def at(i, tokens_bn):
+    return propose(params, state, Prefix(tokens_bn, prefix.length + i),
+                   sampling, uniforms_bg[:, i])
+
+  def step(i, carry):
+    drafted, tokens_bn = carry
+    one = at(i, tokens_bn)
+    tokens_bn = tokens_bn.at[rows, prefix.length + i].set(
+        one.token, mode='drop', unique_indices=True)
+    return Drafted(
+        tokens=drafted.tokens.at[:, i].set(one.token),
+        q=drafted.q.at[:, i].set(one.q),
+        finite=drafted.finite.at[:, i].set(one.finite),
+        state=state), tokens_bn
+
+  b, v = jax.eval_shape(at, 0, prefix.tokens).q.shape
+  empty = Drafted(
+      tokens=jnp.zeros((b, gamma), jnp.int32),
+      q=jnp.zeros((b, gamma, v), jnp.float32),
+      finite=jnp.ones((b, gamma), bool), state=state)
+  return jax.lax.fori_loop(0, steps, step, (empty, prefix.tokens))[0]
 
 
 NO_DRAFTER = Drafter(

@@ -25,6 +25,7 @@ from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import decode
 from specdec_jax import draft as draft_lib
+from specdec_jax import drafters
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import sharding
 from specdec_jax import t5
@@ -103,7 +104,8 @@ class Decoder:
   """Decodes sentences with a target and, where given, a draft.
 
   Args:
-    target, draft: from `load`; without a draft gamma must be 0.
+    target, draft: from `load`; without a draft gamma must be 0. A draft may
+      also be one without a model, as `load('mini/bigram')` or `load('copy')`.
     gamma: drafts a round; 0 is plain decoding.
     temperature, top_k, top_p: adjust both models' laws.
     max_new_tokens: budget of a sentence. One that reaches it is marked
@@ -112,6 +114,8 @@ class Decoder:
       largest, with a warning.
     batch_size: sentences decoded together; the last batch is filled up.
     seed: with a sentence's index it gives the sentence's key.
+    lenience: 1 is exact. Below it more drafts are kept and the output is no
+      longer the target's (see `accept`).
     slots: room of the caches, if it should be larger than needed: decoders that
       share it share the encoders' programs.
 
@@ -123,7 +127,7 @@ class Decoder:
   def __init__(
       self,
       target: checkpoint.Loaded,
-      draft: checkpoint.Loaded | None = None,
+      draft: checkpoint.Loaded | drafters.Modelless | None = None,
       *,
       gamma: int = 4,
       temperature: float = 0.0,
@@ -133,6 +137,7 @@ class Decoder:
       source_buckets: Sequence[int] = (32, 64, 128, 256, 512),
       batch_size: int = 1,
       seed: int = 0,
+      lenience: float = 1.0,
       slots: int | None = None,
   ):
     check_whole('max_new_tokens', max_new_tokens, 1)
@@ -141,6 +146,9 @@ class Decoder:
     check_whole('seed', seed, 0, 2**31 - 1)
     for size in source_buckets:
       check_whole('source_buckets', size, 1)
+    if not (isinstance(lenience, int | float) and 0 < lenience <= 1):
+      raise ValueError(
+          f'lenience={lenience!r}: allowed are numbers above 0 up to 1')
     self.sampling = sampling_lib.make(temperature, top_k, top_p)
     self.target, self.draft = target, draft
     self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
@@ -150,13 +158,11 @@ class Decoder:
     self.target_model = bind(target, self.vocabulary.text_size)
     drafter = draft_lib.NO_DRAFTER
     if draft is not None:
-      vocab.check_same(target.vocabulary, draft.vocabulary)
-      if gamma:
-        model = bind(draft, self.vocabulary.text_size)
-        drafter = draft_lib.model_drafter(model.start, model.extend)
+      bound = bind_drafter(draft, self.vocabulary)
+      drafter = bound if gamma else drafter
     self.spec = decode.Spec(
         self.target_model.extend, drafter, gamma, max_new_tokens,
-        slots or max_new_tokens + gamma + 1)
+        slots or max_new_tokens + gamma + 1, float(lenience))
     self.programs = _programs(self.target_model.start, self.spec)
     self._warm: set[int] = set()  # buckets that have run
     self.compile_seconds = 0.0
@@ -205,7 +211,7 @@ class Decoder:
   @property
   def _draft_params(self):
     """The draft's weights; none for plain decoding."""
-    return self.draft.params if self.draft and self.spec.gamma else None
+    return self.draft.packed if self.draft and self.spec.gamma else None
 
   def compile(self, length: int) -> None:
     """Runs the programs of one bucket once, on a batch of filler."""
@@ -238,12 +244,12 @@ class Decoder:
 
   def _encode_ids(self, ids: jax.Array):
     """Fresh target cache and draft state for encoder inputs."""
-    return (self.programs.start_target(self.target.params, ids),
+    return (self.programs.start_target(self.target.packed, ids),
             self.programs.start_draft(self._draft_params, ids))
 
   def _generate(self, states, keys, budget) -> decode.Decoded:
     return self.programs.generate(
-        self.target.params, self._draft_params, *states, self.sampling, keys,
+        self.target.packed, self._draft_params, *states, self.sampling, keys,
         budget)
 
   def _outputs(self, sources, decoded, first_index, encoder_s, decoder_s):
@@ -276,10 +282,22 @@ def bind(loaded: checkpoint.Loaded, text_size: int) -> t5.Model:
     raise ValueError(
         f'model {loaded.name}: dtype={dtype.name}: allowed are '
         f'{" or ".join(config_lib.DTYPES)}')
-  model = t5.bind(loaded.config, text_size=text_size, dtype=dtype)
+  model = t5.bind(
+      loaded.config, text_size=text_size, dtype=dtype, packed=t5.packs())
   if isinstance(loaded.placement, sharding.Layout):
     return sharding.placed(model, loaded.placement)
   return model
+
+
+def bind_drafter(
+    draft: checkpoint.Loaded | drafters.Modelless, vocabulary: vocab.Vocabulary
+) -> draft_lib.Drafter:
+  """The drafter of whatever `load` gave; refused for another vocabulary."""
+  if isinstance(draft, drafters.Modelless):
+    return draft.bind(vocabulary)
+  vocab.check_same(vocabulary, draft.vocabulary)
+  model = bind(draft, vocabulary.text_size)
+  return draft_lib.model_drafter(model.start, model.extend)
 
 
 def check_whole(

@@ -1,8 +1,8 @@
 """What the theory needs from the device: alpha's terms, c and the verify ratio.
 
 The timed programs are loops of the very step that decoding runs (model call,
-law, draw), on the same shapes; each is compiled and run once before timing, and
-they run in turn.
+law, draw; for the draft whole blocks of gamma), on the same shapes; each is
+compiled and run once before timing, and they run in turn.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from specdec_jax import accept
 from specdec_jax import cache as cache_lib
+from specdec_jax import draft as draft_lib
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import t5
 from specdec_jax import vocab
@@ -33,38 +34,78 @@ class Side:
   params: Any
 
 
+@dataclasses.dataclass(frozen=True)
+class DraftSide:
+  """A drafter, with a model or without, and its parameters."""
+  drafter: draft_lib.Drafter
+  params: Any
+
+
 def betas(
     target: Side,
-    draft: Side,
+    draft: DraftSide,
     source_bs: Int[Array, 'b s'],
     output_bm: Int[Array, 'b m'],
     sampling: sampling_lib.Sampling,
+    lenience: float = 1.0,
 ) -> Float[Array, 'b m']:
-  """Sum of min(p, q) at every position of a target's own output (section 3.1).
+  """Sum of min(p / l, q) at each place of a target's own output (section 3.1).
+
+  At temperature 0 with lenience: whether the draft's token would be kept.
 
   Args:
     output_bm: tokens that the target generated; positions past a row's length
       have values of no meaning.
   """
-  return _betas(target.model, draft.model, target.params, draft.params,
-                source_bs, output_bm, sampling)
+  return _betas(target.model, draft.drafter, lenience, target.params,
+                draft.params, source_bs, output_bm, sampling)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _betas(target, draft, target_params, draft_params, source_bs, output_bm,
-           sampling):
-  inputs = jnp.pad(output_bm, ((0, 0), (1, 0)),
-                   constant_values=vocab.START_ID)[:, :-1]
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _betas(target, drafter, lenience, target_params, draft_params, source_bs,
+           output_bm, sampling):
+  tokens_bn = jnp.pad(
+      output_bm, ((0, 0), (1, 0)), constant_values=vocab.START_ID)
+  cache = target.start(target_params, source_bs, output_bm.shape[1])
+  logits, _ = target.extend(target_params, tokens_bn[:, :-1], cache)
+  q_bmv = forced_laws(drafter, draft_params, source_bs, tokens_bn, sampling)
+  if sampling.greedy and lenience < 1:
+    near = accept.near_argmax(logits, jnp.argmax(q_bmv, axis=-1), lenience)
+    return near.astype(jnp.float32)
+  return accept.beta(sampling_lib.law(logits, sampling), q_bmv, lenience)
 
-  def laws(model, params):
-    cache = model.start(params, source_bs, inputs.shape[1])
-    return sampling_lib.law(model.extend(params, inputs, cache)[0], sampling)
-  return accept.beta(laws(target, target_params), laws(draft, draft_params))
+
+def forced_laws(
+    drafter: draft_lib.Drafter,
+    params: Any,
+    source_bs: Int[Array, 'b s'],
+    tokens_bn: Int[Array, 'b n'],
+    sampling: sampling_lib.Sampling,
+) -> Float[Array, 'b m v']:
+  """q behind each of m = n - 1 prefixes of a text, the start token first.
+
+  One draft of one token a prefix, as in a round whose drafts were all refused:
+  the very q of decoding, for every kind of drafter.
+  """
+  b, n = tokens_bn.shape
+  uniforms = jnp.full((b, 1), 0.5)
+
+  def step(state, length):
+    prefix = draft_lib.Prefix(tokens_bn, jnp.full(b, length))
+    drafted = drafter.draft(
+        params, state, prefix, 1, jnp.asarray(1), sampling, uniforms)
+    return drafted.state, drafted.q[:, 0]
+  _, q_mbv = jax.lax.scan(
+      step, drafter.start(params, source_bs, n), jnp.arange(1, n))
+  return jnp.moveaxis(q_mbv, 0, 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-  """Median seconds of one call, by width; ratios are taken against width 1."""
+  """Median seconds of one call, by width; ratios are taken against width 1.
+
+  `draft_step` is the time of a block of the largest gamma, divided by gamma.
+  """
   draft_step: float
   target_step: float
   target_by_width: dict[int, float]
@@ -95,16 +136,44 @@ def _steps(
   return jax.lax.fori_loop(0, STEPS, step, (tokens, cache))
 
 
-def _program(side: Side, width, source_bs, slots, sampling) -> Callable:
+def _blocks(gamma: int) -> int:
+  """Blocks in one timed program: about `STEPS` drafts."""
+  return -(-STEPS // gamma)
+
+
+def _drafts(
+    drafter: draft_lib.Drafter, gamma: int, batch_size: int, slots: int,
+    params, state, sampling
+):
+  """A loop of whole blocks, each behind the tokens that the last one gave."""
+  uniforms = jnp.full((batch_size, gamma), 0.5)
+
+  def block(i, tokens_bn, state):
+    length = 1 + i * gamma % (slots - gamma)
+    prefix = draft_lib.Prefix(tokens_bn, jnp.full(batch_size, length))
+    drafted = drafter.draft(
+        params, state, prefix, gamma, jnp.asarray(gamma), sampling, uniforms)
+    return jax.lax.dynamic_update_slice_in_dim(
+        tokens_bn, drafted.tokens, length, axis=1), drafted
+
+  def step(i, carry):
+    tokens_bn, drafted = carry
+    return block(i, tokens_bn, drafted.state)
+  tokens = jnp.full((batch_size, slots), vocab.START_ID, jnp.int32)
+  # The last block's laws are part of the result, so that they are computed.
+  return jax.lax.fori_loop(
+      1, _blocks(gamma), step, block(jnp.asarray(0), tokens, state))
+
+
+def _program(loop: Callable, start: Callable, params, source_bs, slots,
+             sampling) -> Callable:
   """Compiles and runs the loop once; returns a call that waits for it."""
-  start = jax.jit(side.model.start, static_argnums=2)
-  cache = start(side.params, source_bs, slots)
-  loop = jax.jit(functools.partial(
-      _steps, side.model, width, source_bs.shape[0], slots))
-  compiled = loop.lower(side.params, cache, sampling).compile()
+  state = jax.jit(start, static_argnums=2)(params, source_bs, slots)
+  run = functools.partial(loop, source_bs.shape[0], slots)
+  compiled = jax.jit(run).lower(params, state, sampling).compile()
 
   def call():
-    jax.block_until_ready(compiled(side.params, cache, sampling))
+    jax.block_until_ready(compiled(params, state, sampling))
   call()
   return call
 
@@ -118,23 +187,29 @@ def seconds(call: Callable[[], None]) -> float:
 
 def costs(
     target: Side,
-    draft: Side,
+    draft: DraftSide,
     source_bs: Int[Array, 'b s'],
     slots: int,
     gammas: Sequence[int],
     sampling: sampling_lib.Sampling,
 ) -> Costs:
-  """Times draft and target steps in turn on the shapes of decoding."""
-  widths = sorted({1, *(g + 1 for g in gammas)})
-  programs = {('draft', 1): _program(draft, 1, source_bs, slots, sampling)}
+  """Times drafts and target steps in turn on the shapes of decoding."""
+  gamma, widths = max(gammas), sorted({1, *(g + 1 for g in gammas)})
+  shapes = (source_bs, slots, sampling)
+  # By target width; 0 is the draft, whose program makes whole blocks.
+  programs = {0: _program(
+      functools.partial(_drafts, draft.drafter, gamma), draft.drafter.start,
+      draft.params, *shapes)}
   for width in widths:
-    programs['target', width] = _program(
-        target, width, source_bs, slots, sampling)
-  samples: dict[tuple[str, int], list[float]] = {name: [] for name in programs}
+    programs[width] = _program(
+        functools.partial(_steps, target.model, width), target.model.start,
+        target.params, *shapes)
+  samples: dict[int, list[float]] = {name: [] for name in programs}
   for _ in range(ROUNDS):
     for name, call in programs.items():
-      samples[name].append(seconds(call) / STEPS)
+      steps = STEPS if name else _blocks(gamma) * gamma
+      samples[name].append(seconds(call) / steps)
   median = {name: statistics.median(s) for name, s in samples.items()}
   return Costs(
-      draft_step=median['draft', 1], target_step=median['target', 1],
-      target_by_width={w: median['target', w] for w in widths})
+      draft_step=median[0], target_step=median[1],
+      target_by_width={w: median[w] for w in widths})

@@ -181,6 +181,7 @@ def setting(
   return {
       'task': head['task'], 'target': head['target'], 'draft': head['draft'],
       'temperature': head['temperature'], 'gamma': gamma,
+      'lenience': head.get('lenience', 1.0),
       'batch_size': head['batch_size'],
       'dtype': head.get('dtype'),
       'matmul_precision': head.get('matmul_precision'),

@@ -17,6 +17,7 @@ import tqdm
 
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
+from specdec_jax import drafters
 from specdec_jax import environment
 from specdec_jax import examples as examples_lib
 from specdec_jax import generate
@@ -110,17 +111,25 @@ def open_workdir(
   return done
 
 
-def load_models(
-    settings: config_lib.RunConfig
-) -> dict[str, checkpoint.Loaded]:
+@dataclasses.dataclass(frozen=True)
+class Models:
+  """The target and, by name, the drafts."""
+  target: checkpoint.Loaded
+  drafts: dict[str, checkpoint.Loaded | drafters.Modelless]
+
+
+def load_models(settings: config_lib.RunConfig) -> Models:
   """Loads target and drafts and checks that they share one vocabulary."""
   dtype = jnp.dtype(settings.dtype)
-  models = {name: checkpoint.load(name, dtype, placement=layout(settings, name))
-            for name in dict.fromkeys((settings.target, *settings.drafts))}
-  for draft in settings.drafts:
-    vocab.check_same(
-        models[settings.target].vocabulary, models[draft].vocabulary)
-  return models
+  target = checkpoint.load(
+      settings.target, dtype, placement=layout(settings, settings.target))
+  drafts: dict[str, checkpoint.Loaded | drafters.Modelless] = {}
+  for name in settings.drafts:
+    same = name == settings.target  # one copy of the weights is enough
+    drafts[name] = target if same else drafters.load(
+        name, dtype, placement=layout(settings, name))
+    generate.bind_drafter(drafts[name], target.vocabulary)
+  return Models(target, drafts)
 
 
 def layout(
@@ -156,7 +165,7 @@ def waves(todo: Sequence[Turn], size: int) -> Iterator[Sequence[Turn]]:
 
 
 def decode_turns(
-    settings: config_lib.RunConfig, models: dict[str, checkpoint.Loaded],
+    settings: config_lib.RunConfig, models: Models,
     todo: Sequence[Turn], workdir: pathlib.Path
 ) -> None:
   """Decodes turn by turn; each group is compiled and costed once.
@@ -191,7 +200,7 @@ class Job:
   group: Group
   decoders: dict[int, generate.Decoder]  # by gamma, 0 included
   target: measure.Side
-  draft: measure.Side
+  draft: measure.DraftSide
 
   @property
   def sampling(self) -> sampling_lib.Sampling:
@@ -203,11 +212,10 @@ class Job:
 
 
 def make_job(
-    settings: config_lib.RunConfig, models: dict[str, checkpoint.Loaded],
-    group: Group
+    settings: config_lib.RunConfig, models: Models, group: Group
 ) -> Job:
   """A decoder for each gamma, compiled for every bucket."""
-  target, draft = models[settings.target], models[group.draft]
+  target, draft = models.target, models.drafts[group.draft]
   decoders = {
       gamma: generate.Decoder(
           target, draft, gamma=gamma, temperature=group.temperature,
@@ -215,15 +223,16 @@ def make_job(
           max_new_tokens=settings.max_new_tokens,
           source_buckets=settings.source_buckets,
           batch_size=settings.batch_size, seed=settings.seed,
-          slots=settings.slots)
+          lenience=settings.lenience, slots=settings.slots)
       for gamma in (0, *settings.gammas)}
   for decoder in decoders.values():
     for length in settings.source_buckets:
       decoder.compile(length)
-  size = target.vocabulary.text_size
-  sides = [measure.Side(generate.bind(m, size), m.params)
-           for m in (target, draft)]
-  return Job(settings, group, decoders, *sides)
+  words = target.vocabulary
+  return Job(
+      settings, group, decoders,
+      measure.Side(generate.bind(target, words.text_size), target.packed),
+      measure.DraftSide(generate.bind_drafter(draft, words), draft.packed))
 
 
 def source_array(settings: config_lib.RunConfig, sources) -> jax.Array:
@@ -293,7 +302,8 @@ def measure_betas(
   values = sharding.to_host(measure.betas(
       job.target, job.draft, source_array(job.settings, sources),
       filled(job.settings, [o.ids for o in outputs],
-             job.settings.max_new_tokens), job.sampling))
+             job.settings.max_new_tokens), job.sampling,
+      job.settings.lenience))
   return [[round(float(x), 6) for x in values[i, :len(o.ids)]]
           for i, o in enumerate(outputs)]
 
@@ -307,8 +317,9 @@ def make_row(
       'task': settings.task, 'target': settings.target,
       'draft': turn.group.draft, 'temperature': turn.group.temperature,
       'greedy': turn.group.temperature < sampling_lib.ARGMAX_BELOW,
-      'gamma': gamma, 'batch_size': settings.batch_size,
-      'dtype': settings.dtype, 'matmul_precision': settings.matmul_precision,
+      'gamma': gamma, 'lenience': settings.lenience,
+      'batch_size': settings.batch_size, 'dtype': settings.dtype,
+      'matmul_precision': settings.matmul_precision,
       'repeat': turn.repeat, 'index': example.index,
       'source': example.source, 'reference': example.reference,
       'text': output.text, 'ids': list(output.ids),

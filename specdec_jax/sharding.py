@@ -88,10 +88,10 @@ class Layout:
   def state(self, x: jax.Array) -> NamedSharding:
     """Of one array of a cache: rows over `data`, heads over `model`.
 
-    Example: keys (b, n, h, k) go to ('data', None, 'model'), a mask (b, s) and
+    Example: keys (b, h, k, n) go to ('data', 'model'), a mask (b, s) and
     lengths (b,) to ('data',).
     """
-    return self._place('data', None, 'model') if x.ndim == 4 else self.rows
+    return self._place('data', 'model') if x.ndim == 4 else self.rows
 
   def constrain(self, cache: Any) -> Any:
     """The cache, placed; inside a compiled program."""
@@ -105,8 +105,8 @@ def placed(model: t5.Model, layout: Layout) -> t5.Model:
   def start(params, source_ids, slots):
     return layout.constrain(model.start(params, source_ids, slots))
 
-  def extend(params, tokens, cache):
-    logits, cache = model.extend(params, tokens, cache)
+  def extend(params, tokens, cache, at=None):
+    logits, cache = model.extend(params, tokens, cache, at)
     return logits, layout.constrain(cache)
   return t5.Model(start, extend)
 

@@ -26,6 +26,7 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from specdec_jax import cache as cache_lib
+from specdec_jax import layers
 from specdec_jax.architecture import bidirectional_buckets
 from specdec_jax.architecture import relative_buckets
 from specdec_jax.architecture import SIZES as SIZES
@@ -36,98 +37,6 @@ Params = dict[str, Any]
 _MASKED = -1e9  # finite, so that a row of pads only stays finite
 
 
-def _normal(std: float):
-  return nn.initializers.normal(std)
-
-
-def project(x, kernel, dtype=None) -> Float[Array, '... o']:
-  """x @ kernel in the dtype of x; the result in `dtype` (default: the same)."""
-  return jnp.matmul(x, kernel.astype(x.dtype),
-                    preferred_element_type=dtype or x.dtype)
-
-
-class RMSNorm(nn.Module):
-  """Root-mean-square norm in float32, without mean or bias."""
-  epsilon: float
-
-  @nn.compact
-  def __call__(self, x: Float[Array, '... d']) -> Float[Array, '... d']:
-    scale = self.param('scale', nn.initializers.ones, (x.shape[-1],))
-    x32 = x.astype(jnp.float32)
-    mean_square = jnp.mean(jnp.square(x32), axis=-1, keepdims=True)
-    normed = (x32 * jax.lax.rsqrt(mean_square + self.epsilon)).astype(x.dtype)
-    return normed * jnp.expand_dims(
-        scale.astype(x.dtype), range(x.ndim - 1))
-
-
-class Linear(nn.Module):
-  """A product with a two-dimensional kernel (in, out); no bias."""
-  features: int
-  std: float
-
-  @nn.compact
-  def __call__(
-      self, x: Float[Array, '... i'], dtype: Any = None
-  ) -> Float[Array, '... o']:
-    kernel = self.param(
-        'kernel', _normal(self.std), (x.shape[-1], self.features))
-    return project(x, kernel, dtype)
-
-
-class Mlp(nn.Module):
-  """Gated GELU (1.1) or relu (1.0)."""
-  config: T5Config
-  dropout_rate: float
-
-  @nn.compact
-  def __call__(self, x_btd: Float[Array, 'b t d']) -> Float[Array, 'b t d']:
-    c = self.config
-    wi = functools.partial(Linear, c.d_ff, c.d_model**-0.5)
-    if c.gated:
-      x_btf = nn.gelu(wi(name='wi_0')(x_btd)) * wi(name='wi_1')(x_btd)
-    else:
-      x_btf = nn.relu(wi(name='wi')(x_btd))
-    x_btf = nn.Dropout(self.dropout_rate, deterministic=False)(x_btf)
-    return Linear(c.d_model, c.d_ff**-0.5, name='wo')(x_btf)
-
-
-class Attention(nn.Module):
-  """Multi-head attention over given keys and values; kernels are head-major."""
-  config: T5Config
-  dropout_rate: float
-
-  def setup(self):
-    c = self.config
-    width = c.num_heads * c.head_dim
-    # The 1/sqrt(k) of other transformers stands in the query initialiser.
-    self.query = Linear(width, (c.d_model * c.head_dim)**-0.5)
-    self.key = Linear(width, c.d_model**-0.5)
-    self.value = Linear(width, c.d_model**-0.5)
-    self.out = Linear(c.d_model, width**-0.5)
-    self.dropout = nn.Dropout(self.dropout_rate, deterministic=False)
-
-  def _heads(self, x):
-    return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
-
-  def keys_values(self, x_bnd):
-    return self._heads(self.key(x_bnd)), self._heads(self.value(x_bnd))
-
-  def __call__(
-      self,
-      x_btd: Float[Array, 'b t d'],
-      k_bnhk: Float[Array, 'b n h k'],
-      v_bnhk: Float[Array, 'b n h k'],
-      bias: Float[Array, '#b #h #t n'],
-  ) -> Float[Array, 'b t d']:
-    q_bthk = self._heads(self.query(x_btd))
-    scores = jnp.einsum('bthk,bnhk->bhtn', q_bthk, k_bnhk,
-                        preferred_element_type=jnp.float32)
-    weights = jax.nn.softmax(scores + bias, axis=-1).astype(x_btd.dtype)
-    weights = self.dropout(weights)
-    mixed = jnp.einsum('bhtn,bnhk->bthk', weights, v_bnhk)
-    return self.out(mixed.reshape(*x_btd.shape[:2], -1))
-
-
 class EncoderLayer(nn.Module):
   """Self-attention and MLP over the whole source."""
   config: T5Config
@@ -136,13 +45,14 @@ class EncoderLayer(nn.Module):
   @nn.compact
   def __call__(self, x_bsd, bias):
     c, rate = self.config, self.dropout_rate
-    norm = functools.partial(RMSNorm, c.norm_epsilon)
+    norm = functools.partial(layers.RMSNorm, c.norm_epsilon)
     drop = functools.partial(nn.Dropout, rate, deterministic=False)
-    attention = Attention(c, rate, name='attention')
+    attention = layers.Attention(c, rate, name='attention')
     y = norm(name='pre_attention_layer_norm')(x_bsd)
-    x_bsd += drop()(attention(y, *attention.keys_values(y), bias))
+    k, v = attention.keys_values(y)
+    x_bsd += drop()(attention(y, *cache_lib.ordered(k, v), bias))
     y = norm(name='pre_mlp_layer_norm')(x_bsd)
-    return x_bsd + drop()(Mlp(c, rate, name='mlp')(y))
+    return x_bsd + drop()(layers.Mlp(c, rate, name='mlp')(y))
 
 
 class RelativeBias(nn.Module):
@@ -153,7 +63,7 @@ class RelativeBias(nn.Module):
   def __call__(self, buckets: np.ndarray) -> Float[Array, 'h ...']:
     shape = (self.config.num_heads, self.config.relpos_buckets)
     table = self.param(
-        'rel_embedding', _normal(self.config.d_model**-0.5), shape)
+        'rel_embedding', layers.normal(self.config.d_model**-0.5), shape)
     return table.astype(jnp.float32)[:, buckets]
 
 
@@ -175,7 +85,7 @@ class Encoder(nn.Module):
     x_bsd = drop()(x_bsd)
     for i in range(c.encoder_layers):
       x_bsd = EncoderLayer(c, rate, name=f'layers_{i}')(x_bsd, bias)
-    return drop()(RMSNorm(c.norm_epsilon, name='encoder_norm')(x_bsd))
+    return drop()(layers.RMSNorm(c.norm_epsilon, name='encoder_norm')(x_bsd))
 
 
 class DecoderLayer(nn.Module):
@@ -185,23 +95,24 @@ class DecoderLayer(nn.Module):
 
   def setup(self):
     c, rate = self.config, self.dropout_rate
-    self.pre_self_attention_layer_norm = RMSNorm(c.norm_epsilon)
-    self.pre_cross_attention_layer_norm = RMSNorm(c.norm_epsilon)
-    self.pre_mlp_layer_norm = RMSNorm(c.norm_epsilon)
-    self.self_attention = Attention(c, rate)
-    self.encoder_decoder_attention = Attention(c, rate)
-    self.mlp = Mlp(c, rate)
+    self.pre_self_attention_layer_norm = layers.RMSNorm(c.norm_epsilon)
+    self.pre_cross_attention_layer_norm = layers.RMSNorm(c.norm_epsilon)
+    self.pre_mlp_layer_norm = layers.RMSNorm(c.norm_epsilon)
+    self.self_attention = layers.Attention(c, rate)
+    self.encoder_decoder_attention = layers.Attention(c, rate)
+    self.mlp = layers.Mlp(c, rate)
     self.dropout = nn.Dropout(rate, deterministic=False)
 
   def cross_keys_values(self, encoded_bsd):
-    return self.encoder_decoder_attention.keys_values(encoded_bsd)
+    return cache_lib.ordered(
+        *self.encoder_decoder_attention.keys_values(encoded_bsd))
 
   def __call__(self, x_btd, cache, layer, self_bias, cross_bias):
-    """Returns (x_btd, k_bnhk, v_bnhk) with this call's positions written."""
+    """Returns (x_btd, k_bhkn, v_bhnk) with this call's positions written."""
     y = self.pre_self_attention_layer_norm(x_btd)
     k_new, v_new = self.self_attention.keys_values(y)
-    k = cache_lib.write(cache.k[layer], k_new, cache.length)
-    v = cache_lib.write(cache.v[layer], v_new, cache.length)
+    k, v = cache_lib.write(
+        cache.k[layer], cache.v[layer], k_new, v_new, cache.length)
     x_btd += self.dropout(self.self_attention(y, k, v, self_bias))
     y = self.pre_cross_attention_layer_norm(x_btd)
     x_btd += self.dropout(self.encoder_decoder_attention(
@@ -219,10 +130,10 @@ class Decoder(nn.Module):
     c, rate = self.config, self.dropout_rate
     self.relpos_bias = RelativeBias(c)
     self.layers = [DecoderLayer(c, rate) for _ in range(c.decoder_layers)]
-    self.decoder_norm = RMSNorm(c.norm_epsilon)
+    self.decoder_norm = layers.RMSNorm(c.norm_epsilon)
     self.dropout = nn.Dropout(rate, deterministic=False)
     if not c.tied:
-      self.logits_dense = Linear(c.vocab_size, c.d_model**-0.5)
+      self.logits_dense = layers.Linear(c.vocab_size, c.d_model**-0.5)
 
   def cross_kv(self, encoded_bsd, mask_bs) -> cache_lib.CrossKV:
     pairs = [layer.cross_keys_values(encoded_bsd) for layer in self.layers]
@@ -263,12 +174,16 @@ class Decoder(nn.Module):
 
 
 class Embedder(nn.Module):
-  """Token table (v, d) of unit variance."""
+  """Token table (v, d) of unit variance; packed, a second one (d, v)."""
   config: T5Config
+  packed: bool = False
 
   def setup(self):
     shape = (self.config.vocab_size, self.config.d_model)
-    self.embedding = self.param('embedding', _normal(1.0), shape)
+    self.embedding = self.param('embedding', layers.normal(1.0), shape)
+    if self.packed and self.config.tied:
+      self.logits_kernel = self.param(
+          'logits_kernel', layers.normal(1.0), shape[::-1])
 
   def __call__(self, ids, dtype):
     return self.embedding[ids].astype(dtype)
@@ -276,17 +191,22 @@ class Embedder(nn.Module):
   def attend(self, x_btd) -> Float[Array, 'b t v']:
     """Logits of the tied variant: the table again, scaled by 1/sqrt(d)."""
     scale = jnp.asarray(self.config.d_model**-0.5, x_btd.dtype)
-    return project(x_btd * scale, self.embedding.T, jnp.float32)
+    kernel = self.logits_kernel if self.packed else self.embedding.T
+    return layers.project(x_btd * scale, kernel, jnp.float32)
 
 
 class T5(nn.Module):
-  """The whole model; `start` and `extend` are its two methods."""
+  """The whole model; `start` and `extend` are its two methods.
+
+  `packed` reads the weights as `pack` lays them out.
+  """
   config: T5Config
   dtype: Any = jnp.float32
   dropout_rate: float = 0.0
+  packed: bool = False
 
   def setup(self):
-    self.token_embedder = Embedder(self.config)
+    self.token_embedder = Embedder(self.config, self.packed)
     self.encoder = Encoder(self.config, self.dropout_rate)
     self.decoder = Decoder(self.config, self.dropout_rate)
 
@@ -297,10 +217,19 @@ class T5(nn.Module):
     encoded_bsd = self.encoder(embedded, mask_bs)
     return cache_lib.init(self.decoder.cross_kv(encoded_bsd, mask_bs), slots)
 
-  def extend(self, tokens: Int[Array, 'b t'], cache: cache_lib.KVCache):
-    """Reads `tokens` at each row's length; returns (logits float32, cache)."""
+  def extend(
+      self, tokens: Int[Array, 'b t'], cache: cache_lib.KVCache,
+      at: Int[Array, ' b'] | None = None
+  ):
+    """Reads `tokens` at each row's length; returns (logits float32, cache).
+
+    `at` names one of the t positions of each row, the only one whose logits
+    are then computed, (b, 1, v); without it they all are.
+    """
     x_btd, cache = self.decoder(
         self.token_embedder(tokens, self.dtype), cache)
+    if at is not None:
+      x_btd = jnp.take_along_axis(x_btd, at[:, None, None], axis=1)
     if self.config.tied:
       return self.token_embedder.attend(x_btd), cache
     return self.decoder.logits_dense(x_btd, jnp.float32), cache
@@ -318,11 +247,31 @@ def _mask_bias(keep) -> Float[Array, '...']:
 class Model:
   """What a decoder needs of a model: two pure functions (hashable, static)."""
   start: Callable[[Params, Array, int], cache_lib.KVCache]
-  extend: Callable[[Params, Array, cache_lib.KVCache], tuple]
+  extend: Callable[..., tuple]
+
+
+def packs() -> bool:
+  """Whether this backend wants `pack`: on a CPU the layout of a weight is that
+  of its product; the compilers of accelerators choose their own."""
+  return jax.default_backend() == 'cpu'
+
+
+def pack(config: T5Config, params: Params) -> Params:
+  """Weights as a packed model reads them; those of the checkpoint stay as is.
+
+  Tied logits get a table of their own, (d, v): read row by row along d, the
+  embedding would cost a CPU three times as much for several positions.
+  """
+  if not config.tied:
+    return params
+  embedder = params['token_embedder']
+  kernel = jnp.asarray(embedder['embedding'].T)
+  return params | {'token_embedder': {**embedder, 'logits_kernel': kernel}}
 
 
 def bind(
-    config: T5Config, *, text_size: int | None = None, dtype: Any = jnp.float32
+    config: T5Config, *, text_size: int | None = None, dtype: Any = jnp.float32,
+    packed: bool = False
 ) -> Model:
   """Returns `start` and `extend` of one architecture.
 
@@ -331,23 +280,29 @@ def bind(
     text_size: ids at or above it have no text; their logits are left out, so
       that they have probability 0 in every path. None keeps all of them.
     dtype: of activations and caches.
+    packed: whether the parameters will be those of `pack`.
   """
-  return _bind(config, text_size, jnp.dtype(dtype))
+  return _bind(config, text_size, jnp.dtype(dtype), packed)
 
 
 @functools.cache
-def _bind(config: T5Config, text_size: int | None, dtype: Any) -> Model:
+def _bind(
+    config: T5Config, text_size: int | None, dtype: Any, packed: bool
+) -> Model:
   """The same functions for the same arguments: programs are kept by them."""
-  module = T5(config, dtype)
+  module = T5(config, dtype, packed=packed)
 
   def start(params: Params, source_ids: Array, slots: int):
     cache: Any = module.apply(
         {'params': params}, source_ids, slots, method='start')
     return cache
 
-  def extend(params: Params, tokens: Array, cache: cache_lib.KVCache):
+  def extend(
+      params: Params, tokens: Array, cache: cache_lib.KVCache,
+      at: Array | None = None
+  ):
     result: Any = module.apply(
-        {'params': params}, tokens, cache, method='extend')
+        {'params': params}, tokens, cache, at, method='extend')
     logits, cache = result
     return logits[..., :text_size], cache
 

@@ -9,6 +9,7 @@ import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from specdec_jax import accept
 from specdec_jax import cache as cache_lib
 from specdec_jax import sampling as sampling_lib
 
@@ -17,10 +18,13 @@ from specdec_jax import sampling as sampling_lib
 @dataclasses.dataclass(frozen=True)
 class Verified:
   """`p[:, i]` is the target's law after i drafts; the cache has read them all.
+
+  `near` marks the drafts that lenience keeps at temperature 0, else it is None.
   """
   p: Float[Array, 'b p v']
   finite: Bool[Array, 'b p']
   cache: cache_lib.KVCache
+  near: Bool[Array, 'b g'] | None = None
 
 
 def verify(
@@ -30,6 +34,7 @@ def verify(
     last_b: Int[Array, ' b'],
     tokens_bg: Int[Array, 'b g'],
     sampling: sampling_lib.Sampling,
+    lenience: float = 1.0,
 ) -> Verified:
   """Reads each row's last token and its drafts in one call.
 
@@ -38,6 +43,9 @@ def verify(
   """
   block = jnp.concatenate([last_b[:, None], tokens_bg], axis=1)
   logits, cache = extend(params, block, cache)
+  near_bg = None
+  if sampling.greedy and lenience < 1:
+    near_bg = accept.near_argmax(logits[:, :-1], tokens_bg, lenience)
   return Verified(
       p=sampling_lib.law(logits, sampling),
-      finite=sampling_lib.is_finite(logits), cache=cache)
+      finite=sampling_lib.is_finite(logits), cache=cache, near=near_bg)

@@ -11,6 +11,7 @@ blanks at both ends go. Lines are therefore split before they come here.
 from collections.abc import Sequence
 import dataclasses
 import functools
+import hashlib
 import pathlib
 import re
 
@@ -91,6 +92,12 @@ class Vocabulary:
     if token < self.text_size:
       return f'<extra_id_{self.text_size - 1 - token}>'
     return f'<unused_{token}>'
+
+  @functools.cached_property
+  def fingerprint(self) -> str:
+    """SHA-256 of all pieces in order: equal for equal tables."""
+    pieces = '\n'.join(map(self.piece, range(self.text_size)))
+    return hashlib.sha256(pieces.encode()).hexdigest()
 
   def encode(self, text: str) -> list[int]:
     """Ids of `text`, without EOS."""

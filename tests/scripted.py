@@ -32,18 +32,20 @@ def model(script: Script) -> t5.Model:
     return cache_lib.init(
         cache_lib.CrossKV((row,), (row,), source_ids[:, :1] >= 0), slots)
 
-  def extend(params, tokens, cache):
+  def extend(params, tokens, cache, at=None):
     del params
     new = tokens[..., None, None].astype(jnp.float32)
-    slots = cache_lib.write(cache.k[0], new, cache.length)
-    history_bn = slots[:, :, 0, 0].astype(jnp.int32)
+    k, v = cache_lib.write(cache.k[0], cache.v[0], new, new, cache.length)
+    history_bn = k[:, 0, 0].astype(jnp.int32)
     row_b = cache.cross.k[0][:, 0, 0, 0].astype(jnp.int32)
 
     def position(i):
       return jax.vmap(script)(history_bn, cache.length + i + 1, row_b)
     logits = jax.vmap(position, out_axes=1)(jnp.arange(tokens.shape[1]))
+    if at is not None:
+      logits = jnp.take_along_axis(logits, at[:, None, None], axis=1)
     return logits, cache_lib.KVCache(
-        (slots,), cache.v, cache.length + tokens.shape[1], cache.cross)
+        (k,), (v,), cache.length + tokens.shape[1], cache.cross)
   return t5.Model(start, extend)
 
 
@@ -81,38 +83,51 @@ def noisy(seed: int, vocab_size: int, sharpness: float = 3.0) -> Script:
   return script
 
 
+def drafter_of(draft: 'Script | draft_lib.Drafter | None'):
+  if isinstance(draft, draft_lib.Drafter):
+    return draft
+  if draft is None:
+    return draft_lib.NO_DRAFTER
+  bound = model(draft)
+  return draft_lib.model_drafter(bound.start, bound.extend)
+
+
 @functools.cache
-def program(target, draft, gamma, max_tokens):
-  models = [model(target), model(draft) if draft else None]
-  drafter = (draft_lib.model_drafter(models[1].start, models[1].extend)
-             if gamma else draft_lib.NO_DRAFTER)
-  spec = decode.Spec(models[0].extend, drafter, gamma, max_tokens,
-                     max_tokens + gamma + 1)
+def program(target, draft, gamma, max_tokens, lenience):
+  bound = model(target)
+  drafter = drafter_of(draft if gamma else None)
+  spec = decode.Spec(bound.extend, drafter, gamma, max_tokens,
+                     max_tokens + gamma + 1, lenience)
 
   # These programs are compiled by the dozen and run once.
   @functools.partial(
       jax.jit, compiler_options={'xla_backend_optimization_level': 0})
-  def run(source_ids, sampling, keys, budget):
+  def run(params, source_ids, sampling, keys, budget):
     decoded = decode.generate(
-        spec, None, None, models[0].start(None, source_ids, spec.slots),
-        drafter.start(None, source_ids, spec.slots), sampling, keys, budget)
+        spec, {}, params, bound.start({}, source_ids, spec.slots),
+        drafter.start(params, source_ids, spec.slots), sampling, keys, budget)
     return dataclasses.replace(decoded, caches=None)
   return run
 
 
 def run(
-    target: Script, draft: Script | None, gamma: int, budget, *, rows=(0,),
-    temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
-    index=None, max_tokens: int | None = None
+    target: Script, draft: Script | draft_lib.Drafter | None, gamma: int,
+    budget, *, rows=(0,), temperature: float = 0.0, top_k: int = 0,
+    top_p: float = 1.0, seed: int = 0, index=None,
+    max_tokens: int | None = None, params=None, lenience: float = 1.0
 ) -> decode.Decoded:
-  """Decodes one row for each of `rows`; returns arrays on the host."""
+  """Decodes one row for each of `rows`; returns arrays on the host.
+
+  `rows` are sources, or their first ids; `params` are a drafter's own.
+  """
   rows = jnp.asarray(rows, jnp.int32)
-  budget = jnp.broadcast_to(jnp.asarray(budget, jnp.int32), rows.shape)
+  rows = rows[:, None] if rows.ndim == 1 else rows
+  budget = jnp.broadcast_to(jnp.asarray(budget, jnp.int32), rows.shape[:1])
   index = jnp.arange(len(rows)) if index is None else jnp.asarray(index)
   decode_all = program(
-      target, draft, gamma, max_tokens or int(budget.max()))
+      target, draft, gamma, max_tokens or int(budget.max()), lenience)
   return jax.device_get(decode_all(
-      rows[:, None], sampling_lib.make(temperature, top_k, top_p),
+      params, rows, sampling_lib.make(temperature, top_k, top_p),
       decode.sentence_keys(jnp.asarray(seed), index), budget))
 
 

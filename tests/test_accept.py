@@ -15,6 +15,9 @@ from specdec_jax import accept
 
 EXACT = 1e-12
 FREQUENCY = 0.015  # over 20,000 draws: more than four standard errors
+LENIENCES = [0.9, 0.5, 0.1]
+KINDS = ['random', 'equal', 'zeros', 'ties', 'one-hot', 'disjoint',
+         'greedy draft']
 
 
 def laws(kind: str, v: int, seed: int):
@@ -42,7 +45,9 @@ def laws(kind: str, v: int, seed: int):
   return law_of(0), law_of(1)
 
 
-def round_law(p, q, v: int, gamma: int) -> dict[tuple[int, ...], float]:
+def round_law(
+    p, q, v: int, gamma: int, lenience: float = 1.0
+) -> dict[tuple[int, ...], float]:
   """Law of a round's tokens, with `accept`'s own functions in float64."""
   out: dict[tuple[int, ...], float] = {}
   for draft in itertools.product(range(v), repeat=gamma):
@@ -53,7 +58,8 @@ def round_law(p, q, v: int, gamma: int) -> dict[tuple[int, ...], float]:
     if not made:
       continue
     keep = np.asarray(accept.keep_probability(
-        jnp.asarray(p_bpv), jnp.asarray(q_bgv), jnp.asarray([draft])))[0]
+        jnp.asarray(p_bpv), jnp.asarray(q_bgv), jnp.asarray([draft]),
+        lenience))[0]
     reached = made
     for i in range(gamma + 1):
       last = i == gamma
@@ -69,8 +75,7 @@ def round_law(p, q, v: int, gamma: int) -> dict[tuple[int, ...], float]:
   return out
 
 
-@pytest.mark.parametrize('kind', [
-    'random', 'equal', 'zeros', 'ties', 'one-hot', 'disjoint', 'greedy draft'])
+@pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize(('v', 'gamma'), [(2, 3), (3, 2), (4, 1), (4, 2)])
 def test_a_round_followed_by_the_target_has_the_targets_law(kind, v, gamma):
   with jax.enable_x64(True):
@@ -85,6 +90,77 @@ def test_a_round_followed_by_the_target_has_the_targets_law(kind, v, gamma):
                 [p(text[:i])[text[i]] for i in range(n, gamma + 1)])
             for n in range(1, gamma + 2))
         assert abs(got - expected) < EXACT
+
+
+def lenient_parts(p, q, lenience):
+  """Of one position, from the formulas: what is kept, and what comes else."""
+  kept = np.minimum(p / lenience, q)
+  left = np.maximum(p - q, 0)
+  rejected = 1 - kept.sum()
+  if rejected < EXACT:
+    return kept, np.zeros_like(p)
+  return kept, rejected * left / left.sum()
+
+
+@pytest.mark.parametrize('lenience', LENIENCES)
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize(('v', 'gamma'), [(2, 3), (3, 2), (4, 2)])
+def test_a_lenient_round_has_the_law_of_the_formulas(kind, v, gamma, lenience):
+  with jax.enable_x64(True):
+    for seed in range(3):
+      p, q = laws(kind, v, seed)
+      emitted = round_law(p, q, v, gamma, lenience)
+      expected: dict[tuple[int, ...], float] = {}
+      reached = {(): 1.0}  # drafts that were all kept
+      for _ in range(gamma):
+        longer = {}
+        for prefix, mass in reached.items():
+          kept, other = lenient_parts(p(prefix), q(prefix), lenience)
+          for token in range(v):
+            key = (*prefix, token)
+            longer[key] = mass * kept[token]
+            expected[key] = mass * other[token]
+        reached = longer
+      for prefix, mass in reached.items():
+        for token in range(v):
+          expected[(*prefix, token)] = mass * p(prefix)[token]
+      for key, probability in expected.items():
+        assert abs(emitted.get(key, 0) - probability) < EXACT
+
+
+@pytest.mark.parametrize('lenience', LENIENCES)
+@pytest.mark.parametrize('kind', KINDS)
+def test_no_token_is_likelier_than_lenience_allows(kind, lenience):
+  for seed in range(20):
+    p, q = (law(()) for law in laws(kind, 4, seed))
+    kept, other = lenient_parts(p, q, lenience)
+    law = kept + other
+    assert abs(law.sum() - 1) < EXACT
+    assert np.all(law <= p / lenience + EXACT)
+    assert np.all(law[p >= q] <= p[p >= q] + EXACT)
+    # Nothing that the residual adds moves the law further from p.
+    assert abs(np.maximum(law - p, 0).sum()
+               - np.maximum(kept - p, 0).sum()) < EXACT
+
+
+@pytest.mark.parametrize('lenience', LENIENCES)
+def test_lenient_acceptance_is_the_sum_of_the_smaller_of_p_over_l_and_q(
+    lenience):
+  p, q = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.6, 0.3, 0.1, 0.0])
+  keep = np.array([float(accept.keep_probability(
+      jnp.asarray([[p, p]], jnp.float32), jnp.asarray([[q]], jnp.float32),
+      jnp.asarray([[x]]), lenience)[0, 0]) for x in range(4)])
+  np.testing.assert_allclose(
+      accept.beta(jnp.asarray(p, jnp.float32), jnp.asarray(q, jnp.float32),
+                  lenience), q @ keep, atol=1e-6)
+  np.testing.assert_allclose(
+      q @ keep, np.minimum(p / lenience, q).sum(), atol=1e-6)
+
+
+def test_worked_example_of_near_argmax():
+  logits = jnp.log(jnp.asarray([[0.5, 0.3, 0.2]] * 3))
+  near = accept.near_argmax(logits, jnp.asarray([0, 1, 2]), 0.5)
+  assert near.tolist() == [True, True, False]
 
 
 def decide(p, q, tokens, uniforms, drafted=None):

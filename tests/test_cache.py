@@ -16,16 +16,17 @@ def _new(b=2, t=2):
 
 
 def _written(lengths, t=2, n=4):
-  slots = cache_lib.write(
-      jnp.zeros((2, n, 1, 1)), _new(t=t), jnp.array(lengths))
-  return slots[:, :, 0, 0].tolist()
+  k, v = cache_lib.write(
+      jnp.zeros((2, 1, 1, n)), jnp.zeros((2, 1, n, 1)), _new(t=t), _new(t=t),
+      jnp.array(lengths))
+  assert k[:, 0, 0].tolist() == v[:, 0, :, 0].tolist()
+  return k[:, 0, 0].tolist()
 
 
 def _cache():
-  def ones():
-    return jnp.ones((2, 3, 1, 1), jnp.bfloat16)
+  k, v = cache_lib.ordered(*[jnp.ones((2, 3, 4, 6), jnp.bfloat16)] * 2)
   cross = cache_lib.CrossKV(
-      k=(ones(), ones()), v=(ones(), ones()), mask=jnp.ones((2, 3), bool))
+      k=(k, k + 1), v=(v, v + 1), mask=jnp.ones((2, 3), bool))
   return cache_lib.init(cross, 5)
 
 
@@ -47,7 +48,8 @@ def test_a_new_cache_is_empty_and_shaped_after_the_source():
   cache = _cache()
   assert cache.length.tolist() == [0, 0]
   assert cache.slots == 5
-  assert [k.shape for k in cache.k] == [(2, 5, 1, 1)] * 2
+  assert [k.shape for k in cache.k] == [(2, 4, 6, 5)] * 2
+  assert [v.shape for v in cache.v] == [(2, 4, 5, 6)] * 2
   assert cache.v[0].dtype == jnp.bfloat16
 
 

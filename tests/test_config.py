@@ -34,7 +34,7 @@ def test_a_bad_gamma_is_refused_with_its_range(gamma):
     ('temperatures', ()), ('gammas', (2, 2)), ('dtype', 'float16'),
     ('top_p', 0.0), ('top_k', -1), ('batch_size', 0), ('repeats', 0),
     ('source_buckets', (0,)), ('seed', -1), ('sentences', 0), ('task', ''),
-    ('matmul_precision', 'best')])
+    ('matmul_precision', 'best'), ('lenience', 0.0), ('lenience', 1.5)])
 def test_a_bad_value_is_refused_by_name(option, value):
   with pytest.raises(
       config_lib.ConfigError, match=f'{option}=.*allowed|{option}=.*twice'):
@@ -70,3 +70,11 @@ def test_training_steps_hold_warm_up_and_decay():
   config.steps = 10
   with pytest.raises(config_lib.ConfigError, match='steps=10: allowed'):
     config_lib.resolve(config, config_lib.TrainConfig)
+
+
+def test_a_config_without_lenience_is_exact():
+  config = ende.get_config('mini').copy_and_resolve_references()
+  with config.unlocked():
+    del config['lenience']
+  assert config_lib.resolve(config, config_lib.RunConfig).lenience == 1.0
+  assert ende.get_config('mini,lenience=0.3').lenience == 0.3

@@ -188,9 +188,9 @@ def test_work_of_a_round_is_gamma_plus_one_positions_and_gamma_draft_calls():
     start, extend = scripted.model(count_up()).start, scripted.model(
         count_up()).extend
 
-    def counting_extend(params, tokens, cache):
+    def counting_extend(params, tokens, cache, at=None):
       jax.debug.callback(lambda: calls[name].append(tokens.shape[1]))
-      return extend(params, tokens, cache)
+      return extend(params, tokens, cache, at)
 
     def counting_start(params, source_ids, slots):
       jax.debug.callback(lambda: calls['start'].append(1))

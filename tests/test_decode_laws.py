@@ -99,3 +99,60 @@ def test_top_k_on_the_draft_changes_q_in_the_ratio_too():
   decoded = sample(p, q, 2, 3, top_k=2)
   np.testing.assert_allclose(
       frequencies(decoded, 0, 6), [0, 0, 0, 0, 3 / 7, 4 / 7], atol=FREQUENCY)
+
+
+# Lenience: lossy on purpose, and by as much as the formulas say.
+
+
+def test_lenient_sampling_follows_the_lenient_law():
+  p, q = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.6, 0.3, 0.1, 0.0])
+  decoded = sample(scripted.fixed_law([0, 0, *p]),
+                   scripted.fixed_law([0, 0, *q]), 2, 3, lenience=0.5)
+  kept = np.minimum(p / 0.5, q)
+  other = (1 - kept.sum()) * np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()
+  np.testing.assert_allclose(
+      frequencies(decoded, 0, 6), [0, 0, *(kept + other)], atol=FREQUENCY)
+  first = np.mean(decoded.log.accepted[:, 0] > 0)
+  assert abs(first - kept.sum()) < FREQUENCY
+
+
+def lenient_greedy(target, draft, gamma, budget, lenience, row):
+  """The rule at temperature 0, one token after the other."""
+  out: list[int] = []
+
+  def logits(script):
+    history = np.zeros(64, np.int32)
+    history[1:len(out) + 1] = out
+    return np.asarray(script(
+        jnp.asarray(history), jnp.asarray(len(out) + 1), jnp.asarray(row)))
+  while len(out) < budget and 1 not in out:
+    for _ in range(min(gamma, budget - len(out) - 1)):
+      law = np.exp(logits(target) - logits(target).max())
+      token = int(logits(draft).argmax())
+      kept = law[token] >= lenience
+      out.append(token if kept else int(law.argmax()))
+      if not kept or token == 1:
+        break
+    else:
+      out.append(int(logits(target).argmax()))
+  return out
+
+
+@pytest.mark.parametrize('lenience', [0.5, 0.1])
+def test_lenience_at_temperature_zero_keeps_what_is_near_the_largest(lenience):
+  target, draft = (scripted.noisy(seed, 12, 1.0) for seed in (0, 2))
+  decoded = scripted.run(
+      target, draft, 3, [9, 8, 6], rows=(3, 4, 5), lenience=lenience)
+  expected = [lenient_greedy(target, draft, 3, budget, lenience, row)
+              for budget, row in ((9, 3), (8, 4), (6, 5))]
+  assert scripted.outputs(decoded) == expected
+  exact = scripted.run(target, draft, 3, [9, 8, 6], rows=(3, 4, 5))
+  assert scripted.outputs(exact) != expected
+
+
+def test_the_last_token_of_a_budget_is_the_targets_own_with_lenience_too():
+  # Row 1 needs drafts, so they are made for row 0 as well, and not counted.
+  target = scripted.fixed_law([0, 0, 0.5, 0.45, 0.05])
+  decoded = scripted.run(target, scripted.path([3], 5), 2, [1, 6],
+                         rows=(0, 1), lenience=0.5)
+  assert scripted.outputs(decoded) == [[2], [3, 3, 2, 3, 3, 2]]

@@ -235,6 +235,20 @@ def test_whole_numbers_are_checked_by_name(option, value):
         {'gamma': 20, 'seed': 2**31 - 1}.get(option, float('inf')))
 
 
+@pytest.mark.parametrize('lenience', [0, -1, 1.5, '1', float('nan')])
+def test_lenience_is_checked_by_name(lenience):
+  with pytest.raises(ValueError, match=f'lenience={lenience!r}: allowed are'):
+    decoder(lenience=lenience)
+
+
+def test_lenience_of_one_is_exact_and_below_it_the_output_is_the_drafts(plain):
+  assert ids(decoder(lenience=1)(tiny.TEXTS)) == plain
+  lossy = decoder(lenience=1e-30, max_new_tokens=7, gamma=6)
+  found = lossy(tiny.TEXTS)
+  assert all(len(o.rounds) == 1 for o in found if o.finish_reason == 'length')
+  assert ids(found) != [row[:7] for row in plain]
+
+
 def test_drafting_needs_a_draft():
   with pytest.raises(ValueError, match='gamma=4: allowed'):
     generate.Decoder(tiny.loaded(tiny.TARGET), gamma=4)

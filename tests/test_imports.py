@@ -22,8 +22,9 @@ ALONE = ('architecture', 'cache', 'examples', 'records', 'sampling', 'theory',
 MAY_IMPORT = {**dict.fromkeys(ALONE, frozenset()),
               'accept': {'sampling'}, 'config': {'architecture'}}
 # The round: it is handed `start` and `extend`.
-ROUND = ('accept', 'decode', 'draft', 'sampling', 'verify')
-MODELS = {'t5', 'architecture', 'checkpoint'}
+ROUND = ('accept', 'copying', 'decode', 'draft', 'ngram', 'sampling',
+         'verify')
+MODELS = {'t5', 'layers', 'architecture', 'checkpoint'}
 # What makes a report can run where no jax is installed.
 WITHOUT_JAX = ('architecture', 'config', 'examples', 'metrics', 'records',
                'report', 'theory', 'vocab')
@@ -163,5 +164,5 @@ def test_no_module_uses_a_private_name_of_another():
 
 def test_a_private_name_would_be_found():
   assert private_names(ast.parse(
-      f'from {PACKAGE} import accept as a\nfrom {PACKAGE}.t5 import _normal\n'
-      'a._at(1)\na.__name__\n')) == ['_normal', 'a._at']
+      f'from {PACKAGE} import accept as a\nfrom {PACKAGE}.t5 import _bind\n'
+      'a._at(1)\na.__name__\n')) == ['_bind', 'a._at']

@@ -145,3 +145,9 @@ def test_settings_keep_drafts_and_temperatures_apart():
   assert [(s['draft'], s['temperature'], s['c']) for s in found] == [
       ('D', 0.0, 0.1), ('E', 0.0, None), ('D', 1.0, None)]
   assert [s['speedup'] for s in found] == [1.0, 1.0, 1.0]
+
+
+def test_a_setting_says_its_lenience_and_records_without_one_are_exact():
+  exact = metrics.setting([row()], [row(gamma=2)], None)
+  lossy = metrics.setting([row()], [row(gamma=2, lenience=0.5)], None)
+  assert (exact['lenience'], lossy['lenience']) == (1.0, 0.5)

@@ -12,6 +12,7 @@ import ml_collections
 import pytest
 
 from configs import ende
+from specdec_jax import ngram
 from specdec_jax import records
 from specdec_jax import run
 from specdec_jax import vocab
@@ -86,6 +87,23 @@ def test_a_finished_run_loads_no_model(finished, options, monkeypatch):
   before = untimed(finished)
   run.run(config(options), finished)
   assert untimed(finished) == before
+
+
+def test_drafts_without_a_model_run_measured_and_lossy_ones_say_so(
+    options, tmp_path):
+  table = tmp_path / 'table'
+  words = tiny.vocabulary()
+  ngram.save(table, ngram.train(
+      [[*words.encode(text), 1] for text in tiny.TEXTS], words.text_size, 4),
+      words)
+  run.run(config(options, drafts=(str(table), 'copy'), gammas=(2,), repeats=1,
+                 temperatures=(0.0,), lenience=0.5), tmp_path / 'w')
+  settings = records.read(tmp_path / 'w' / 'settings.jsonl')
+  assert [s['draft'] for s in settings] == [str(table), 'copy']
+  for setting in settings:
+    assert setting['lenience'] == 0.5 and setting['c'] > 0
+    assert 0 <= setting['alpha'] <= 1
+    assert setting['identical'] + setting['differing'] == 3
 
 
 def test_another_config_is_refused_with_field_and_values(finished, options):

@@ -47,7 +47,7 @@ def test_speculative_ids_are_the_plain_ones_and_rows_end_apart(eight):
 
 def test_rows_lie_over_data_and_heads_over_model(eight):
   assert eight['placement'] == {
-      'keys': "PartitionSpec('data', None, 'model')",
+      'keys': "PartitionSpec('data', 'model')",
       'length': "PartitionSpec('data',)", 'rows of wo': [32, 8]}
 
 

@@ -285,7 +285,7 @@ def test_source_padding_changes_nothing(flavour, width):
   padded = np.pad(source, ((0, 0), (0, width - 11)))
   alone, wide = model.start(source), model.start(padded)
   for a, w in zip(alone.cross.k, wide.cross.k, strict=True):
-    np.testing.assert_allclose(w[:, :11], a, **SAME)
+    np.testing.assert_allclose(w[..., :11], a, **SAME)
   np.testing.assert_allclose(
       model.extend(tokens, wide)[0], model.extend(tokens, alone)[0], **SAME)
 
@@ -342,3 +342,37 @@ def test_dropout_depends_on_its_key_alone():
   logits = _with_dropout(0.3)
   np.testing.assert_array_equal(logits(0), logits(0))
   assert np.abs(logits(0) - logits(1)).max() > 1e-2
+
+
+# -- packing and single positions
+
+
+@both_flavours
+def test_a_packed_model_gives_the_logits_of_the_plain_one(flavour):
+  model, tokens, source = tiny(flavour), ids(2, 5), ids(2, 7)
+  packed = t5.bind(model.config, packed=True)
+  params = t5.pack(model.config, model.params)
+  logits, _ = _jit(packed.extend)(
+      params, jnp.asarray(tokens),
+      _jit(packed.start, static_argnums=2)(params, jnp.asarray(source), 8))
+  np.testing.assert_allclose(
+      logits, model.extend(tokens, model.start(source, 8))[0], **SAME)
+
+
+def test_packing_leaves_the_given_weights_as_they_are():
+  model = tiny('1.0')
+  before = jax.tree.structure(model.params)
+  t5.pack(model.config, model.params)
+  assert jax.tree.structure(model.params) == before
+
+
+def test_logits_at_one_position_are_those_of_all_at_that_position():
+  model, source = tiny('1.1'), ids(2, 7)
+  tokens = jnp.asarray(ids(2, 3))
+  every, _ = model.extend(tokens, model.start(source))
+  one, cache = _extend(model.config)(
+      model.params, tokens, model.start(source), jnp.array([2, 0]))
+  assert one.shape == (2, 1, every.shape[2])
+  np.testing.assert_allclose(one[0, 0], every[0, 2], **SAME)
+  np.testing.assert_allclose(one[1, 0], every[1, 0], **SAME)
+  assert cache.length.tolist() == [3, 3]

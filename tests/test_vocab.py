@@ -208,3 +208,12 @@ def test_bucket_is_the_smallest_that_holds_the_length():
       16, 16, 32, 32]
   with pytest.raises(ValueError, match='length 33: the largest bucket is 32'):
     vocab.bucket(33, (32, 16))
+
+
+def test_fingerprints_are_equal_for_equal_pieces_only(vocabulary, tmp_path):
+  copied = tmp_path / 'copied.model'
+  copied.write_bytes(vocabulary.path.read_bytes())
+  assert vocab.Vocabulary(copied).fingerprint == vocabulary.fingerprint
+  texts = ['Etwas ganz anderes steht hier.'] * 9
+  other = vocab.train(texts, tmp_path / 'other.model', 20)
+  assert other.fingerprint != vocabulary.fingerprint

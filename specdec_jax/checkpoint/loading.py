@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import os
 import pathlib
 from typing import Any
@@ -32,6 +33,11 @@ class Loaded:
   params: t5.Params
   vocabulary: vocab.Vocabulary
   placement: Placement | None = None
+
+  @functools.cached_property
+  def packed(self) -> t5.Params:
+    """The weights as decoding reads them (see `t5.pack`)."""
+    return t5.pack(self.config, self.params) if t5.packs() else self.params
 
 
 def place(

@@ -1,0 +1,108 @@
+"""What T5's encoder and decoder are made of, with T5X parameter names.
+
+Letters: `b` batch, `t` positions of this call, `n` slots, `d` width, `h` heads,
+`k` head size, `f` MLP.
+"""
+
+import functools
+from typing import Any
+
+from flax import linen as nn
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array, Float
+
+from specdec_jax.architecture import T5Config
+
+
+def normal(std: float):
+  return nn.initializers.normal(std)
+
+
+def project(x, kernel, dtype=None) -> Float[Array, '... o']:
+  """x @ kernel in the dtype of x; the result in `dtype` (default: the same)."""
+  return jnp.matmul(x, kernel.astype(x.dtype),
+                    preferred_element_type=dtype or x.dtype)
+
+
+class RMSNorm(nn.Module):
+  """Root-mean-square norm in float32, without mean or bias."""
+  epsilon: float
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '... d']) -> Float[Array, '... d']:
+    scale = self.param('scale', nn.initializers.ones, (x.shape[-1],))
+    x32 = x.astype(jnp.float32)
+    mean_square = jnp.mean(jnp.square(x32), axis=-1, keepdims=True)
+    normed = (x32 * jax.lax.rsqrt(mean_square + self.epsilon)).astype(x.dtype)
+    return normed * jnp.expand_dims(
+        scale.astype(x.dtype), range(x.ndim - 1))
+
+
+class Linear(nn.Module):
+  """A product with a two-dimensional kernel (in, out); no bias."""
+  features: int
+  std: float
+
+  @nn.compact
+  def __call__(
+      self, x: Float[Array, '... i'], dtype: Any = None
+  ) -> Float[Array, '... o']:
+    kernel = self.param(
+        'kernel', normal(self.std), (x.shape[-1], self.features))
+    return project(x, kernel, dtype)
+
+
+class Mlp(nn.Module):
+  """Gated GELU (1.1) or relu (1.0)."""
+  config: T5Config
+  dropout_rate: float
+
+  @nn.compact
+  def __call__(self, x_btd: Float[Array, 'b t d']) -> Float[Array, 'b t d']:
+    c = self.config
+    wi = functools.partial(Linear, c.d_ff, c.d_model**-0.5)
+    if c.gated:
+      x_btf = nn.gelu(wi(name='wi_0')(x_btd)) * wi(name='wi_1')(x_btd)
+    else:
+      x_btf = nn.relu(wi(name='wi')(x_btd))
+    x_btf = nn.Dropout(self.dropout_rate, deterministic=False)(x_btf)
+    return Linear(c.d_model, c.d_ff**-0.5, name='wo')(x_btf)
+
+
+class Attention(nn.Module):
+  """Multi-head attention over given keys and values; kernels are head-major."""
+  config: T5Config
+  dropout_rate: float
+
+  def setup(self):
+    c = self.config
+    width = c.num_heads * c.head_dim
+    # The 1/sqrt(k) of other transformers stands in the query initialiser.
+    self.query = Linear(width, (c.d_model * c.head_dim)**-0.5)
+    self.key = Linear(width, c.d_model**-0.5)
+    self.value = Linear(width, c.d_model**-0.5)
+    self.out = Linear(c.d_model, width**-0.5)
+    self.dropout = nn.Dropout(self.dropout_rate, deterministic=False)
+
+  def _heads(self, x):
+    return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
+
+  def keys_values(self, x_bnd):
+    return self._heads(self.key(x_bnd)), self._heads(self.value(x_bnd))
+
+  def __call__(
+      self,
+      x_btd: Float[Array, 'b t d'],
+      k_bhkn: Float[Array, 'b h k n'],
+      v_bhnk: Float[Array, 'b h n k'],
+      bias: Float[Array, '#b #h #t n'],
+  ) -> Float[Array, 'b t d']:
+    q_bthk = self._heads(self.query(x_btd))
+    scores = jnp.einsum('bthk,bhkn->bhtn', q_bthk, k_bhkn,
+                        preferred_element_type=jnp.float32)
+    weights = jax.nn.softmax(scores + bias, axis=-1).astype(x_btd.dtype)
+    weights = self.dropout(weights)
+    mixed_bhtk = jnp.einsum('bhtn,bhnk->bhtk', weights, v_bhnk)
+    mixed_bthk = jnp.transpose(mixed_bhtk, (0, 2, 1, 3))
+    return self.out(mixed_bthk.reshape(*x_btd.shape[:2], -1))
