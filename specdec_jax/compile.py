@@ -1,7 +1,8 @@
 """Compiles a job's programs for a TPU that need not be there.
 
-    python -m specdec_jax.compile --config=configs/ende.py:t5_1_1,checkpoints=- \\
-        --config.source_buckets="(64,)" --topology=v4:2x2x1 --chips=1
+    python -m specdec_jax.compile --topology=v4:2x2x1 --chips=1 \\
+        --config=configs/ende.py:t5_1_1,checkpoints=shapes \\
+        --config.source_buckets="(64,)" --config.gammas="(7,)"
 
 Shapes are enough: no weight is read, and a model of the config may be a folder
 or only end in a name of `architecture.SIZES`. The extra `tpu` brings the
@@ -27,7 +28,6 @@ import jax
 from jax import numpy as jnp
 from jax.experimental import topologies
 from ml_collections import config_flags
-import numpy as np
 
 from specdec_jax import architecture
 from specdec_jax import checkpoint

@@ -37,8 +37,8 @@ def sizes(mesh: str) -> dict[str, int]:
 def model(config: t5.T5Config, seed: int, mesh: str | None, split: bool
           ) -> checkpoint.Loaded:
   """Random weights that make sentences of different lengths."""
-  params = jax.tree.map(
-      lambda x: np.asarray(x) * 1.5, t5.init_params(config, jax.random.key(seed)))
+  params = t5.init_params(config, jax.random.key(seed))
+  params = jax.tree.map(lambda x: np.asarray(x) * 1.5, params)
   layout = sharding.Layout(
       sharding.make_mesh(sizes(mesh)), split) if mesh else None
   placed = checkpoint.place(

@@ -29,7 +29,8 @@ def options(tmp_path_factory):
       'target': tiny.save(folder / 'target', tiny.TARGET),
       'drafts': (tiny.save(folder / 'small', tiny.DRAFTS['small'], 1),),
       'gammas': (2,), 'max_new_tokens': 6, 'source_buckets': (32,),
-      'batch_size': 2, 'repeats': 1, 'temperatures': (0.0, 1.0)}
+      # So many turns that a process can be killed between two of them.
+      'batch_size': 2, 'repeats': 40, 'temperatures': (1.0,)}
 
 
 def command(options, workdir, *flags):
@@ -60,12 +61,25 @@ def untimed(workdir):
 
 
 @pytest.fixture(scope='module')
-def alone(options, tmp_path_factory):
+def profiled(options, tmp_path_factory):
+  """The workdir of one process, which also wrote a profile into it."""
   workdir = tmp_path_factory.mktemp('alone')
   subprocess.run(
-      command(options, workdir), check=True, capture_output=True,
+      command(options, workdir, f'--jax_profile={workdir / "profile"}'),
+      check=True, capture_output=True,
       env={**os.environ, 'PYTHONPATH': str(ROOT), 'JAX_PLATFORMS': 'cpu'})
-  return untimed(workdir)
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def alone(profiled):
+  return untimed(profiled)
+
+
+def test_a_profile_reads_draft_verify_and_accept(profiled):
+  [trace] = (profiled / 'profile').rglob('*.xplane.pb')
+  for scope in (b'/draft/', b'/verify/', b'/accept/'):
+    assert scope in trace.read_bytes()
 
 
 def run_both(options, folder, *flags):
@@ -86,8 +100,7 @@ def test_two_processes_write_the_records_of_one_in_its_order(
 
 def test_a_mesh_over_both_processes_gives_the_records_of_one(
     options, alone, tmp_path):
-  run_both(options, tmp_path, '--config.mesh=data=1,model=2',
-           '--config.sentences=5')
+  run_both(options, tmp_path, '--config.mesh=data=1,model=2')
   assert untimed(tmp_path / '0') == alone
 
 

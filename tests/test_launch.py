@@ -22,8 +22,8 @@ NEEDED = {
 
 def bash(*arguments, stdin=None, **variables):
   return subprocess.run(
-      ['bash', *map(str, arguments)], env={'PATH': '/usr/bin:/bin', **variables},
-      input=stdin, capture_output=True, text=True, check=False)
+      ['bash', *map(str, arguments)], input=stdin, capture_output=True,
+      env={'PATH': '/usr/bin:/bin', **variables}, text=True, check=False)
 
 
 def test_every_script_is_listed_here():
