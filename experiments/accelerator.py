@@ -381,6 +381,6 @@ def main(argv):
 
 if __name__ == '__main__':
   flags.DEFINE_bool('tiny', False, 'Tiny models, to try the script on a CPU.')
-  flags.DEFINE_integer('seconds', 400, 'Nothing is begun after so many seconds.')
+  flags.DEFINE_integer('seconds', 400, 'Nothing is begun after this.')
   flags.DEFINE_string('json', None, 'File for the result.')
   app.run(main)

@@ -16,13 +16,17 @@ import numpy as np
 
 T = TypeVar('T')
 
+LOST = (
+    'another process of this job has ended, or the connection to it: see its '
+    'own message. Run the same command on all hosts again; it goes on where it '
+    'stopped')
 # A host that is silent for so long counts as lost, and JAX ends the others.
 LOST_AFTER = 60  # seconds
 _LEAST_ROOM = 1 << 12  # bytes
 
 
 class HostError(ValueError):
-  """A wrong set of flags, or what the first host refused."""
+  """A wrong set of flags, a host that is lost, or what the first refused."""
 
 
 def join(
@@ -71,18 +75,26 @@ def gather(value: Any) -> list[Any]:
   """The value of each process, in their order; every process must call it.
 
   Values pass as JSON, so that no code is ever read from another host.
+
+  Raises:
+    HostError: if one of them has ended.
   """
   if jax.process_count() == 1:
     return [value]
   data = np.frombuffer(json.dumps(value).encode(), np.uint8)
-  sizes = np.asarray(
-      multihost_utils.process_allgather(np.asarray(data.size, np.int32)))
+  sizes = _allgather(np.asarray(data.size, np.int32))
   # Few different sizes, so that few programs are compiled for them.
   room = max(_LEAST_ROOM, 1 << int(sizes.max() - 1).bit_length())
-  padded = np.pad(data, (0, room - data.size))
-  found = np.asarray(multihost_utils.process_allgather(padded))
+  found = _allgather(np.pad(data, (0, room - data.size)))
   return [json.loads(row[:size].tobytes())
           for row, size in zip(found, sizes, strict=True)]
+
+
+def _allgather(x: np.ndarray) -> np.ndarray:
+  try:
+    return np.asarray(multihost_utils.process_allgather(x))
+  except (ValueError, RuntimeError) as error:  # which one: by transport
+    raise HostError(f'{LOST} ({str(error).splitlines()[0]})') from error
 
 
 def from_first(make: Callable[[], T]) -> T:

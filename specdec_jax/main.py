@@ -51,10 +51,7 @@ def main(argv):
   except jax.errors.JaxRuntimeError as error:
     if jax.process_count() == 1:
       raise
-    hosts.fail(
-        'another process of this job has ended, or the connection to it: see '
-        'its own message. Run the same command on all hosts again; it goes on '
-        f'where it stopped. ({str(error).splitlines()[0]})')
+    hosts.fail(f'{hosts.LOST} ({str(error).splitlines()[0]})')
 
 
 if __name__ == '__main__':

@@ -143,7 +143,17 @@ def put_rows(placement: Any, arrays: Any) -> Any:
   """Puts arrays whose first axis is the batch where the model's rows are."""
   if not isinstance(placement, Layout):
     return arrays
-  return jax.device_put(arrays, placement.rows)
+  return jax.tree.map(functools.partial(_put, placement.rows), arrays)
+
+
+def _put(where: NamedSharding, x: jax.Array) -> jax.Array:
+  """Puts an array that every host has whole."""
+  if where.is_fully_addressable:
+    return jax.device_put(x, where)
+  if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+    return jax.random.wrap_key_data(_put(where, jax.random.key_data(x)))
+  host = np.asarray(x)
+  return jax.make_array_from_callback(x.shape, where, lambda i: host[i])
 
 
 def spans_hosts(mesh: jax.sharding.Mesh) -> bool:
