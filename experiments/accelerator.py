@@ -189,10 +189,6 @@ def model_costs(
       source_of(plan, 1), plan.slots, GAMMAS, sampling_lib.make(0.0))
 
 
-def can_force_acceptance() -> bool:
-  return 'acceptance' in {f.name for f in dataclasses.fields(decode.Spec)}
-
-
 @functools.cache
 def _start(start: Callable, slots: int) -> Callable:
   return jax.jit(lambda params, ids: start(params, ids, slots))
@@ -200,26 +196,31 @@ def _start(start: Callable, slots: int) -> Callable:
 
 @functools.cache
 def _generate(spec: decode.Spec) -> Callable:
-  return jax.jit(functools.partial(decode.generate, spec),
-                 donate_argnums=(2, 3))
+  """Compiled once for all acceptance rates, which are an argument here."""
+  def generate(acceptance, *arguments):
+    forced = dataclasses.replace(spec, acceptance=acceptance)
+    return decode.generate(forced, *arguments)
+  return jax.jit(generate, donate_argnums=(3, 4))
 
 
 def run_once(
     plan: Plan, target: measure.Side, draft: measure.Side | None, gamma: int,
-    rows: int = 1, **options: Any
+    rows: int = 1, acceptance: float | None = None
 ) -> tuple[decode.Decoded, float]:
   """Greedy decoding of random sources; what came out, and decoder seconds."""
   drafter = drafter_of(draft) if draft else draft_lib.NO_DRAFTER
-  spec = decode.Spec(target.model.extend, drafter, gamma, plan.tokens,
-                     plan.slots, **options)
+  spec = decode.Spec(
+      target.model.extend, drafter, gamma, plan.tokens, plan.slots)
+  forced = None if acceptance is None else jnp.asarray(acceptance)
   source, params = source_of(plan, rows), draft.params if draft else None
   states = jax.block_until_ready(
       (_start(target.model.start, plan.slots)(target.params, source),
        _start(drafter.start, plan.slots)(params, source)))
-  keys = decode.sentence_keys(jnp.asarray(0), jnp.arange(rows))
+  keys = jax.block_until_ready(
+      decode.sentence_keys(jnp.asarray(0), jnp.arange(rows)))
   began = time.perf_counter()
   decoded = jax.block_until_ready(_generate(spec)(
-      target.params, params, *states, sampling_lib.make(0.0), keys,
+      forced, target.params, params, *states, sampling_lib.make(0.0), keys,
       jnp.full(rows, plan.tokens, jnp.int32)))
   return decoded, time.perf_counter() - began
 
@@ -236,9 +237,6 @@ def factor_rows(
     drafts: dict[str, measure.Side], costs: dict[str, measure.Costs]
 ) -> list[dict[str, Any]]:
   """The paper's settings with its acceptance rates forced on this device."""
-  if not can_force_acceptance():
-    clock.left_out.append('factors: this version cannot force acceptance')
-    return []
   plain = clock.run('plain decoding',
                     lambda: token_seconds(plan, target, None, 0))
   found = []

@@ -96,6 +96,7 @@ def accept(
     uniforms_bp: Float[Array, 'b p'],
     near_bg: Bool[Array, 'b g'] | None = None,
     lenience: float = 1.0,
+    acceptance: float | Float[Array, ''] | None = None,
 ) -> Accepted:
   """Keeps the leading drafts that pass their coin and draws the next token.
 
@@ -108,6 +109,8 @@ def accept(
     uniforms_bp: in [0, 1): one coin a draft, then one for the next token.
     near_bg: drafts to keep whatever their coin (`near_argmax`).
     lenience: l, static.
+    acceptance: a synthetic one: every coin passes below it, whatever the laws
+      say. The output then means nothing.
 
   Returns:
     Accepted. With every draft kept, the next token comes from the target's law
@@ -123,8 +126,9 @@ def accept(
         f'p {p_bpv.shape} and uniforms {uniforms_bp.shape}: {g} drafts need '
         f'{g + 1} positions')
   coins_bg, last_b = uniforms_bp[:, :g], uniforms_bp[:, g]
-  passed = coins_bg < keep_probability(
-      p_bpv, q_bgv, tokens_bg, lenience)
+  passed = coins_bg < (
+      keep_probability(p_bpv, q_bgv, tokens_bg, lenience)
+      if acceptance is None else acceptance)
   if near_bg is not None:
     passed |= near_bg
   passed &= jnp.arange(g)[None] < drafted_b[:, None]

@@ -271,7 +271,7 @@ def measure(
   if chips is not None:
     sizes['model'] = chips // sizes.get('data', 1)
   mesh = sharding.make_mesh(sizes, devices)
-  gamma, draft_name = max(settings.gammas), settings.drafts[0]
+  gamma, draft_name = max(settings.fixed_gammas), settings.drafts[0]
   target = make_side(settings.target, settings, mesh, True)
   draft = make_side(
       draft_name, settings, mesh, settings.draft_layout == 'split')

@@ -14,6 +14,8 @@ from specdec_jax.architecture import T5Config
 DTYPES = ('float32', 'bfloat16')
 PRECISIONS = ('default', 'high', 'highest')
 SCORES = ('bleu', 'rouge')
+DISTILL_LOSSES = (
+    'forward_kl', 'reverse_kl', 'total_variation', 'jensen_shannon')
 
 Config = TypeVar('Config', 'RunConfig', 'TrainConfig')
 
@@ -51,6 +53,15 @@ _MESH = re.compile(
     r'|data=[1-9]\d*|model=[1-9]\d*|data=[1-9]\d*,model=[1-9]\d*')
 MESH = Rule(lambda x: isinstance(x, str) and _MESH.fullmatch(x) is not None,
             "'' (one device) or 'data=N,model=M' or one of the two")
+AUTO = 'auto'  # gamma chosen round by round
+AUTO_GAMMAS = (1, 3, 5, 7)  # from these, where no other is named
+
+
+def or_else(other: Any, rule: Rule, text: str) -> Rule:
+  """`rule`, or one value besides."""
+  return Rule(lambda x: x == other or rule.allows(x), f'{rule.text}, or {text}')
+
+
 NAME = Rule(lambda x: isinstance(x, str) and x != '', 'a name or a path')
 TEXT = Rule(lambda x: isinstance(x, str), 'text')
 
@@ -76,7 +87,8 @@ class RunConfig:
       against the target.
     temperatures: of both models' laws; 0 is argmax.
     top_k, top_p: further adjustment of both; 0 and 1 are off.
-    gammas: drafts a round. Plain decoding always runs beside them.
+    gammas: drafts a round, or `auto`: chosen among the others round by round.
+      Plain decoding always runs beside them.
     batch_size: sentences decoded together.
     max_new_tokens: budget of a sentence.
     source_buckets: encoder lengths to pad to.
@@ -85,11 +97,12 @@ class RunConfig:
     dtype: of weights, activations and caches.
     matmul_precision: of products in float32, on accelerators.
     scores: of the text against the references.
+    lenience: 1 is exact; below, the output is not the target's (see `accept`).
+    acceptance: None, or a synthetic one, for timing; the output means nothing.
     mesh: devices that rows (`data`) and weights (`model`) are split over, as in
       'data=2,model=4'; '' is one device.
     draft_layout: of the drafts on that mesh: whole on every device, or split as
       the target is.
-    lenience: 1 is exact; below, the output is not the target's (see `accept`).
   """
   task: str = option(NAME)
   prefix: str = option(TEXT)
@@ -99,7 +112,8 @@ class RunConfig:
   temperatures: tuple[float, ...] = option(number(0), many=True)
   top_k: int = option(whole(0))
   top_p: float = option(number(1e-6, 1))
-  gammas: tuple[int, ...] = option(whole(1), many=True)
+  gammas: tuple[int | str, ...] = option(
+      or_else(AUTO, whole(1), repr(AUTO)), many=True)
   batch_size: int = option(whole(1))
   max_new_tokens: int = option(whole(1))
   source_buckets: tuple[int, ...] = option(whole(1), many=True)
@@ -109,6 +123,8 @@ class RunConfig:
   matmul_precision: str = option(one_of(*PRECISIONS))
   scores: tuple[str, ...] = option(one_of(*SCORES), many=True)
   lenience: float = option(number(1e-6, 1), default=1.0)
+  acceptance: float | None = option(
+      or_else(None, number(0, 1), 'None'), default=None)
   mesh: str = option(MESH, default='')
   draft_layout: str = option(
       one_of('replicated', 'split'), default='replicated')
@@ -119,7 +135,7 @@ class RunConfig:
       raise ConfigError(
           f'batch_size={self.batch_size}: allowed are multiples of mesh '
           f'data={data}')
-    if max(self.gammas) > self.max_new_tokens:
+    if max(self.fixed_gammas) > self.max_new_tokens:
       raise ConfigError(
           f'gammas={self.gammas}: allowed are whole numbers of 1 to '
           f'max_new_tokens={self.max_new_tokens}')
@@ -131,9 +147,15 @@ class RunConfig:
     return {axis: int(size) for axis, size in pairs}
 
   @property
+  def fixed_gammas(self) -> tuple[int, ...]:
+    """The numbers among `gammas`; `auto` chooses among them."""
+    fixed = tuple(g for g in self.gammas if isinstance(g, int))
+    return fixed or AUTO_GAMMAS
+
+  @property
   def slots(self) -> int:
     """One cache size for every gamma of the sweep."""
-    return self.max_new_tokens + max(self.gammas) + 1
+    return self.max_new_tokens + max(self.fixed_gammas) + 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +166,7 @@ class TrainConfig:
     model: fields of `T5Config`, checked when the config is made.
     vocabulary: SentencePiece model.
     train_data, validation_data: data sets with references (see `examples`).
+    init: model folder to start from; '' starts from random weights.
     seed: of initialisation, order and dropout.
     buckets: lengths to pad to; pairs with a longer side are left out.
     batch_tokens: padded target positions of a batch.
@@ -153,14 +176,23 @@ class TrainConfig:
     adam_b2, clip_norm: of the optimizer.
     min_param_rms: parameters smaller than this still move.
     dropout_rate, label_smoothing: regularisation.
+    ema_decay: of the average of the weights over the steps, which is evaluated
+      and saved instead of the last ones; 0 is off.
+    teacher: model folder to distil from; '' is none.
+    distill_loss: from the student's law to the teacher's (see `distill`).
+    distill_weight: of that loss; the rest is cross-entropy on the text.
+    distill_temperature: of both laws in that loss.
+    patience: stop where the lowest validation loss is so many evaluations old,
+      and save the weights that had it; 0 is off and saves the last ones.
     log_every, eval_every, checkpoint_every: in steps.
     keep_every: checkpoints of these steps are kept for good; 0 keeps the last
-      two only.
+      two (and with `patience` the best) only.
   """
   model: Any = option(Rule(lambda x: hasattr(x, 'keys'), 'T5Config fields'))
   vocabulary: str = option(NAME)
   train_data: tuple[str, ...] = option(NAME, many=True)
   validation_data: tuple[str, ...] = option(NAME, many=True)
+  init: str = option(TEXT)
   seed: int = option(whole(0, 2**31 - 1))
   buckets: tuple[int, ...] = option(whole(2), many=True)
   batch_tokens: int = option(whole(1))
@@ -173,6 +205,12 @@ class TrainConfig:
   min_param_rms: float = option(number(0))
   dropout_rate: float = option(number(0, 0.9))
   label_smoothing: float = option(number(0, 0.9))
+  ema_decay: float = option(number(0, 0.999999))
+  teacher: str = option(TEXT)
+  distill_loss: str = option(one_of(*DISTILL_LOSSES))
+  distill_weight: float = option(number(0, 1))
+  distill_temperature: float = option(number(0.01, 100))
+  patience: int = option(whole(0))
   log_every: int = option(whole(1))
   eval_every: int = option(whole(1))
   checkpoint_every: int = option(whole(1))
@@ -192,6 +230,9 @@ class TrainConfig:
       raise ConfigError(
           f'steps={self.steps}: allowed are warmup_steps + decay_steps = '
           f'{self.warmup_steps + self.decay_steps} and above')
+    if self.teacher and not self.distill_weight:
+      raise ConfigError(
+          'distill_weight=0: allowed with a teacher are numbers above 0')
 
 
 def resolve(config: ml_collections.ConfigDict, kind: type[Config]) -> Config:

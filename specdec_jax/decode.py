@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int
 import numpy as np
 
 from specdec_jax import accept as accept_lib
+from specdec_jax import adaptive
 from specdec_jax import cache as cache_lib
 from specdec_jax import draft as draft_lib
 from specdec_jax import sampling as sampling_lib
@@ -45,6 +46,9 @@ class Spec:
       must fit, so that no write is ever clamped.
     lenience: of acceptance (see `accept`); below 1 the output is not the
       target's.
+    acceptance: None, or the probability with which a draft is kept whatever the
+      laws say: real machinery at a synthetic alpha; the output means nothing.
+      Inside one program it may also be traced.
   """
   target_extend: Callable
   drafter: draft_lib.Drafter
@@ -52,6 +56,7 @@ class Spec:
   max_tokens: int
   slots: int
   lenience: float = 1.0
+  acceptance: float | Float[Array, ''] | None = None
 
   def __post_init__(self):
     if self.slots < self.max_tokens + self.gamma + 1:
@@ -120,12 +125,18 @@ def round_uniforms(
 ) -> tuple[Float[Array, 'b g'], Float[Array, 'b p']]:
   """Uniforms of one round: for the drafts, and for coins and the next token.
 
-  They depend on a row's own key and its round, so on nothing else in the batch.
+  They depend on a row's own key and its round, so on nothing else in the batch;
+  each has a key of its own, so that one more draft changes none of the others.
   """
+  def draws(key, count):
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
+    return jax.vmap(jax.random.uniform)(keys)
+
   def of_row(key):
-    key = jax.random.fold_in(key, round_number)
-    return (jax.random.uniform(jax.random.fold_in(key, 0), (gamma,)),
-            jax.random.uniform(jax.random.fold_in(key, 1), (gamma + 1,)))
+    draft, coins, last = jax.random.split(
+        jax.random.fold_in(key, round_number), 3)
+    return draws(draft, gamma), jnp.append(
+        draws(coins, gamma), jax.random.uniform(last))
   return jax.vmap(of_row)(keys_b)
 
 
@@ -148,22 +159,36 @@ class Round:
     return self.drafted.tokens
 
 
+def room(state: DecodeState, budget_b: Int[Array, ' b']) -> Int[Array, ' b']:
+  """Drafts that can still help each row: the last token of a budget is the
+  target's own, and a row that has ended needs none."""
+  left_b = budget_b - (state.length - 1)
+  return jnp.where(state.ended == RUNNING, jnp.maximum(left_b - 1, 0), 0)
+
+
 def play_round(
     spec: Spec,
     target_params: Any,
     draft_params: Any,
     sampling: sampling_lib.Sampling,
     keys_b,
-    budget_b: Int[Array, ' b'],
+    limit_b: Int[Array, ' b'],
     state: DecodeState,
 ) -> Round:
-  """Draft, verify, accept: one round of every row, from its own prefix."""
+  """Draft, verify, accept: one round of every row, from its own prefix.
+
+  At most `limit_b` of a row's drafts are put before the target.
+  """
   gamma = spec.gamma
   running = state.ended == RUNNING
-  # The last token of a budget is the target's own: no draft can help there.
-  left_b = budget_b - (state.length - 1)
-  proposed_b = jnp.where(running, jnp.clip(left_b - 1, 0, gamma), 0)
-  draft_uniforms, accept_uniforms = round_uniforms(keys_b, state.round, gamma)
+  proposed_b = jnp.minimum(limit_b, gamma)
+  if sampling.greedy and spec.acceptance is None:
+    # Every law is one-hot and every coin 0 or 1: nothing is left to chance.
+    draft_uniforms, accept_uniforms = (
+        jnp.full((running.shape[0], n), 0.5) for n in (gamma, gamma + 1))
+  else:
+    draft_uniforms, accept_uniforms = round_uniforms(
+        keys_b, state.round, gamma)
 
   drafted, tokens_bg = None, jnp.zeros((running.shape[0], 0), jnp.int32)
   if gamma:
@@ -186,7 +211,7 @@ def play_round(
              else jnp.zeros((*tokens_bg.shape, verified.p.shape[-1])))
     accepted = accept_lib.accept(
         verified.p, q_bgv, tokens_bg, proposed_b, accept_uniforms,
-        verified.near, spec.lenience)
+        verified.near, spec.lenience, spec.acceptance)
   return Round(drafted, verified, accepted, proposed_b)
 
 
@@ -197,11 +222,12 @@ def decode_round(
     sampling: sampling_lib.Sampling,
     keys_b,
     budget_b: Int[Array, ' b'],
+    limit_b: Int[Array, ' b'],
     state: DecodeState,
 ) -> DecodeState:
   """One round, committed; rows that have ended stay as they are."""
   played = play_round(
-      spec, target_params, draft_params, sampling, keys_b, budget_b, state)
+      spec, target_params, draft_params, sampling, keys_b, limit_b, state)
   with jax.named_scope('commit'):
     return commit(state, played, budget_b)
 
@@ -261,7 +287,8 @@ def commit(
       round=state.round + 1,
       rounds=state.rounds + running.astype(jnp.int32),
       target_cache=cache_lib.rewind(played.verified.cache, length - 1),
-      draft_state=None if played.drafted is None else played.drafted.state,
+      draft_state=(state.draft_state if played.drafted is None
+                   else played.drafted.state),
       log=Log(
           drafted=add(state.log.drafted, played.proposed),
           accepted=add(state.log.accepted, kept_b),
@@ -285,6 +312,7 @@ def generate(
     sampling: sampling_lib.Sampling,
     keys_b: Array,
     budget_b: Int[Array, ' b'],
+    policy: adaptive.Policy | None = None,
 ) -> Decoded:
   """Decodes every row to its EOS or its budget, in one program.
 
@@ -295,19 +323,51 @@ def generate(
     sampling: the adjustment of both models' laws.
     keys_b: a key a row (see `sentence_keys`).
     budget_b: tokens allowed in each row, 0 (a filler) to `spec.max_tokens`.
+    policy: chooses each row's gamma round by round, up to `spec.gamma`; without
+      one it is always `spec.gamma`.
   """
+  inputs = (target_params, draft_params, sampling, keys_b, budget_b)
+
   def running(state):
     return jnp.any(state.ended == RUNNING)
-
-  def body(state):
-    return decode_round(
-        spec, target_params, draft_params, sampling, keys_b, budget_b, state)
-  state = jax.lax.while_loop(
-      running, body, init(spec, target_cache, draft_state, budget_b))
+  state = init(spec, target_cache, draft_state, budget_b)
+  if policy is None:
+    state = jax.lax.while_loop(running, lambda state: decode_round(
+        spec, *inputs, room(state, budget_b), state), state)
+  else:
+    state = jax.lax.while_loop(running, lambda state: _adaptive_rounds(
+        spec, policy, inputs, state), state)
   return Decoded(
       tokens=state.tokens[:, 1:spec.max_tokens + 1], length=state.length - 1,
       ended=state.ended, rounds=state.rounds, log=state.log,
       caches=(state.target_cache, state.draft_state))
+
+
+def _adaptive_rounds(
+    spec: Spec, policy: adaptive.Policy,
+    inputs: tuple[Any, Any, sampling_lib.Sampling, Array, Array],
+    state: DecodeState
+) -> DecodeState:
+  """For each gamma the rounds that follow each other with it.
+
+  Loops one after the other, not branches: a loop's caches stay in place.
+  """
+  def limits(state):
+    alpha_b = adaptive.alpha(
+        state.log.drafted, state.log.accepted + state.log.discarded)
+    return jnp.minimum(
+        adaptive.choose(policy, alpha_b), room(state, inputs[-1]))
+
+  for gamma in policy.gammas:
+    def chosen(state, gamma=gamma):
+      wanted = adaptive.width(policy, limits(state)) == gamma
+      return wanted & jnp.any(state.ended == RUNNING)
+
+    def step(state, gamma=gamma):
+      return decode_round(dataclasses.replace(spec, gamma=gamma), *inputs,
+                          limits(state), state)
+    state = jax.lax.while_loop(chosen, step, state)
+  return state
 
 
 def sentence_keys(seed: Int[Array, ''], index_b: Int[Array, ' b']) -> Array:

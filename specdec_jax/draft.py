@@ -85,29 +85,15 @@ def _draft(
       prefix.length - 1 - back_b)
   cache = cache_lib.rewind(cache, prefix.length)
 
-  def draw(logits_bv, i):
-    q_bv = sampling_lib.law(logits_bv, sampling)
-    return (sampling_lib.draw(q_bv, uniforms_bg[:, i]), q_bv,
-            sampling_lib.is_finite(logits_bv))
-
   def step(i, drafted):
     last_b1 = jax.lax.dynamic_slice_in_dim(drafted.tokens, i - 1, 1, axis=1)
     logits, cache = extend(params, last_b1, drafted.state)
-    token_b, q_bv, finite_b = draw(logits[:, 0], i)
-    return Drafted(
-        tokens=drafted.tokens.at[:, i].set(token_b),
-        q=drafted.q.at[:, i].set(q_bv),
-        finite=drafted.finite.at[:, i].set(finite_b),
-        state=cache)
+    return put(drafted, i, draw(logits[:, 0], sampling, uniforms_bg[:, i]),
+               cache)
 
-  token_b, q_bv, finite_b = draw(logits[:, 0], 0)
-  b, v = q_bv.shape
-  first = Drafted(
-      tokens=jnp.zeros((b, gamma), jnp.int32).at[:, 0].set(token_b),
-      q=jnp.zeros((b, gamma, v), jnp.float32).at[:, 0].set(q_bv),
-      finite=jnp.ones((b, gamma), bool).at[:, 0].set(finite_b),
-      state=cache)
-  return jax.lax.fori_loop(1, steps, step, first)
+  one = draw(logits[:, 0], sampling, uniforms_bg[:, 0])
+  return jax.lax.fori_loop(
+      1, steps, step, put(nothing(one.q, gamma), 0, one, cache))
 
 
 @jax.tree_util.register_dataclass
@@ -127,8 +113,25 @@ def draw(
 ) -> Proposed:
   """A token from the standardised law of the logits."""
   q_bv = sampling_lib.law(logits_bv, sampling)
-  return Proposed(sampling_lib.draw(q_bv, uniform_b), q_bv,
+  return Proposed(sampling_lib.sample(q_bv, uniform_b, sampling), q_bv,
                   sampling_lib.is_finite(logits_bv))
+
+
+def nothing(law_bv: Any, gamma: int, state: Any = None) -> Drafted:
+  """No draft yet; laws will be shaped like `law_bv`."""
+  b, v = law_bv.shape
+  return Drafted(
+      tokens=jnp.zeros((b, gamma), jnp.int32),
+      q=jnp.zeros((b, gamma, v), jnp.float32),
+      finite=jnp.ones((b, gamma), bool), state=state)
+
+
+def put(drafted: Drafted, i: Any, one: Proposed, state: Any) -> Drafted:
+  """Adds one token a row as draft i."""
+  return Drafted(
+      tokens=drafted.tokens.at[:, i].set(one.token),
+      q=drafted.q.at[:, i].set(one.q),
+      finite=drafted.finite.at[:, i].set(one.finite), state=state)
 
 
 def certain(token_b: Int[Array, ' b'], size: int) -> Proposed:
@@ -172,17 +175,9 @@ def _propose(
     one = at(i, tokens_bn)
     tokens_bn = tokens_bn.at[rows, prefix.length + i].set(
         one.token, mode='drop', unique_indices=True)
-    return Drafted(
-        tokens=drafted.tokens.at[:, i].set(one.token),
-        q=drafted.q.at[:, i].set(one.q),
-        finite=drafted.finite.at[:, i].set(one.finite),
-        state=state), tokens_bn
+    return put(drafted, i, one, state), tokens_bn
 
-  b, v = jax.eval_shape(at, 0, prefix.tokens).q.shape
-  empty = Drafted(
-      tokens=jnp.zeros((b, gamma), jnp.int32),
-      q=jnp.zeros((b, gamma, v), jnp.float32),
-      finite=jnp.ones((b, gamma), bool), state=state)
+  empty = nothing(jax.eval_shape(at, 0, prefix.tokens).q, gamma, state)
   return jax.lax.fori_loop(0, steps, step, (empty, prefix.tokens))[0]
 
 

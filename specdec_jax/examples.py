@@ -1,6 +1,7 @@
 """Named data sets as (source, reference) pairs of text.
 
-* `ende_mini`: the held-out help pages that ship with the package.
+* `ende_mini`, `ende_mini_packages`: the held-out help pages and package
+  descriptions that ship with the package.
 * `tsv:PATH`: a line a pair, source and reference separated by one tab; a file
   without tabs has sources only, and a file that mixes the two is refused.
 * `jsonl:PATH`: a JSON object a line with `source` and, if known, `reference`.
@@ -19,7 +20,10 @@ import sacrebleu
 from sacrebleu import dataset as sacrebleu_dataset
 
 ASSETS = pathlib.Path(__file__).parent / 'assets'
-_BUILT_IN = {'ende_mini': ASSETS / 'ende_mini' / 'test.tsv'}
+_BUILT_IN = {
+    'ende_mini': ASSETS / 'ende_mini' / 'test.tsv',
+    'ende_mini_packages': ASSETS / 'ende_mini' / 'test_packages.tsv',
+}
 # Fields of source and reference; the test split is read.
 _TFDS_FIELDS = {
     'cnn_dailymail': ('article', 'highlights'),

@@ -21,6 +21,7 @@ import jax
 from jax import numpy as jnp
 import numpy as np
 
+from specdec_jax import adaptive
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import decode
@@ -116,6 +117,9 @@ class Decoder:
     seed: with a sentence's index it gives the sentence's key.
     lenience: 1 is exact. Below it more drafts are kept and the output is no
       longer the target's (see `accept`).
+    acceptance: a synthetic one in place of the rule's: real machinery at a
+      given alpha, for timing. The output then means nothing.
+    policy: chooses gamma round by round, `gamma` at most (see `adaptive`).
     slots: room of the caches, if it should be larger than needed: decoders that
       share it share the encoders' programs.
 
@@ -138,6 +142,8 @@ class Decoder:
       batch_size: int = 1,
       seed: int = 0,
       lenience: float = 1.0,
+      acceptance: float | None = None,
+      policy: adaptive.Policy | None = None,
       slots: int | None = None,
   ):
     check_whole('max_new_tokens', max_new_tokens, 1)
@@ -149,6 +155,13 @@ class Decoder:
     if not (isinstance(lenience, int | float) and 0 < lenience <= 1):
       raise ValueError(
           f'lenience={lenience!r}: allowed are numbers above 0 up to 1')
+    if acceptance is not None and not 0 <= acceptance <= 1:
+      raise ValueError(
+          f'acceptance={acceptance!r}: allowed are None and numbers of 0 to 1')
+    if policy is not None and max(policy.gammas) != gamma:
+      raise ValueError(
+          f'policy.gammas={policy.gammas}: allowed are up to gamma={gamma}')
+    self.policy = policy
     self.sampling = sampling_lib.make(temperature, top_k, top_p)
     self.target, self.draft = target, draft
     self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
@@ -162,7 +175,8 @@ class Decoder:
       drafter = bound if gamma else drafter
     self.spec = decode.Spec(
         self.target_model.extend, drafter, gamma, max_new_tokens,
-        slots or max_new_tokens + gamma + 1, float(lenience))
+        slots or max_new_tokens + gamma + 1, float(lenience),
+        acceptance)
     self.programs = _programs(self.target_model.start, self.spec)
     self._warm: set[int] = set()  # buckets that have run
     self.compile_seconds = 0.0
@@ -250,7 +264,7 @@ class Decoder:
   def _generate(self, states, keys, budget) -> decode.Decoded:
     return self.programs.generate(
         self.target.packed, self._draft_params, *states, self.sampling, keys,
-        budget)
+        budget, self.policy)
 
   def _outputs(self, sources, decoded, first_index, encoder_s, decoder_s):
     host = sharding.to_host(dataclasses.replace(decoded, caches=None))

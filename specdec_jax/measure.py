@@ -130,8 +130,8 @@ def _steps(
     position = 1 + i % (slots - width)
     cache = cache_lib.rewind(cache, jnp.full(batch_size, position, jnp.int32))
     logits, cache = model.extend(params, tokens, cache)
-    return sampling_lib.draw(
-        sampling_lib.law(logits, sampling), uniforms), cache
+    return sampling_lib.sample(
+        sampling_lib.law(logits, sampling), uniforms, sampling), cache
   tokens = jnp.full((batch_size, width), vocab.START_ID, jnp.int32)
   return jax.lax.fori_loop(0, STEPS, step, (tokens, cache))
 

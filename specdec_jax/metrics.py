@@ -164,16 +164,22 @@ def setting(
   plain_first = [row for row in plain if row['repeat'] == 0]
   head = other[0]
   gamma, greedy = head['gamma'], head['greedy']
+  fixed = isinstance(gamma, int)  # and not chosen round by round
+  widest = gamma if fixed else max(
+      (d for row in first for d in row['drafted']), default=0)
   tokens = total(first, 'output_length')
   rounds = total(first, 'rounds')
   mean_alpha, alpha_se = alpha(plain_first)
+  if head.get('synthetic') is not None:
+    mean_alpha, alpha_se = head['synthetic'], None
   c = cost['c'] if cost else None
   verify = cost['verify_ratio'].get(str(gamma)) if cost else None
   same = identical(plain, other) if greedy else None
   low, high = spread(plain, other)
 
   def predicted(verify_ratio):
-    if mean_alpha is None or c is None or verify_ratio is None:
+    if (not fixed or mean_alpha is None or c is None
+        or verify_ratio is None):
       return None
     return float(theory.walltime_factor(
         min(mean_alpha, 1.0), gamma, c, verify_ratio))
@@ -182,6 +188,7 @@ def setting(
       'task': head['task'], 'target': head['target'], 'draft': head['draft'],
       'temperature': head['temperature'], 'gamma': gamma,
       'lenience': head.get('lenience', 1.0),
+      'synthetic': head.get('synthetic'),
       'batch_size': head['batch_size'],
       'dtype': head.get('dtype'),
       'matmul_precision': head.get('matmul_precision'),
@@ -190,7 +197,7 @@ def setting(
       'alpha': mean_alpha, 'alpha_se': alpha_se,
       'acceptance': ratio(sum(sum(r['accepted']) for r in first),
                           sum(sum(r['drafted']) for r in first)),
-      'acceptance_by_position': acceptance_by_position(first, gamma),
+      'acceptance_by_position': acceptance_by_position(first, widest),
       'tokens_per_round': ratio(tokens, rounds),
       'discarded': sum(sum(r['discarded']) for r in first),
       'c': c, 'verify_ratio': verify,

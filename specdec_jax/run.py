@@ -15,6 +15,7 @@ from jax import numpy as jnp
 import ml_collections
 import tqdm
 
+from specdec_jax import adaptive
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import drafters
@@ -58,7 +59,7 @@ def plan(
       for batch in batches]
 
 
-def turn_keys(turn: Turn, gammas: Sequence[int]) -> list[records.Row]:
+def turn_keys(turn: Turn, gammas: Sequence[int | str]) -> list[records.Row]:
   """What identifies each line of a turn, in the order of the file."""
   return [
       {'draft': turn.group.draft, 'temperature': turn.group.temperature,
@@ -184,7 +185,9 @@ def decode_turns(
       job = None
       generate.release_programs()
       job = make_job(settings, models, group)
-      record_costs(job, wave[0].batch, workdir)
+      cost = record_costs(job, wave[0].batch, workdir)
+      if config_lib.AUTO in settings.gammas:
+        job = add_auto(job, models, cost)
     rows = decode_turn(job, wave[mine]) if mine < len(wave) else []
     for found in hosts.gather(rows)[:len(wave)]:
       if hosts.is_first():
@@ -198,7 +201,7 @@ class Job:
   """What the turns of one group share, compiled."""
   settings: config_lib.RunConfig
   group: Group
-  decoders: dict[int, generate.Decoder]  # by gamma, 0 included
+  decoders: dict[int | str, generate.Decoder]  # by gamma, 0 included
   target: measure.Side
   draft: measure.DraftSide
 
@@ -214,25 +217,44 @@ class Job:
 def make_job(
     settings: config_lib.RunConfig, models: Models, group: Group
 ) -> Job:
-  """A decoder for each gamma, compiled for every bucket."""
+  """A compiled decoder for each gamma that is a number."""
   target, draft = models.target, models.drafts[group.draft]
-  decoders = {
-      gamma: generate.Decoder(
-          target, draft, gamma=gamma, temperature=group.temperature,
-          top_k=settings.top_k, top_p=settings.top_p,
-          max_new_tokens=settings.max_new_tokens,
-          source_buckets=settings.source_buckets,
-          batch_size=settings.batch_size, seed=settings.seed,
-          lenience=settings.lenience, slots=settings.slots)
-      for gamma in (0, *settings.gammas)}
-  for decoder in decoders.values():
-    for length in settings.source_buckets:
-      decoder.compile(length)
+  decoders: dict[int | str, generate.Decoder] = {
+      gamma: make_decoder(settings, models, group, gamma)
+      for gamma in (0, *settings.gammas) if isinstance(gamma, int)}
   words = target.vocabulary
   return Job(
       settings, group, decoders,
       measure.Side(generate.bind(target, words.text_size), target.packed),
       measure.DraftSide(generate.bind_drafter(draft, words), draft.packed))
+
+
+def make_decoder(
+    settings: config_lib.RunConfig, models: Models, group: Group, gamma: int,
+    policy: adaptive.Policy | None = None
+) -> generate.Decoder:
+  """One decoder of a group, compiled for every bucket."""
+  decoder = generate.Decoder(
+      models.target, models.drafts[group.draft], gamma=gamma,
+      temperature=group.temperature, top_k=settings.top_k, top_p=settings.top_p,
+      max_new_tokens=settings.max_new_tokens,
+      source_buckets=settings.source_buckets, batch_size=settings.batch_size,
+      seed=settings.seed, lenience=settings.lenience,
+      acceptance=settings.acceptance, policy=policy, slots=settings.slots)
+  for length in settings.source_buckets:
+    decoder.compile(length)
+  return decoder
+
+
+def add_auto(job: Job, models: Models, cost: records.Row) -> Job:
+  """The job with a decoder that chooses gamma by the costs of its group."""
+  gammas = job.settings.fixed_gammas
+  policy = adaptive.policy(cost['c'], {
+      gamma: cost['verify_ratio'][str(gamma)] for gamma in gammas})
+  auto = make_decoder(
+      job.settings, models, job.group, max(gammas), policy)
+  return dataclasses.replace(
+      job, decoders=job.decoders | {config_lib.AUTO: auto})
 
 
 def source_array(settings: config_lib.RunConfig, sources) -> jax.Array:
@@ -251,29 +273,41 @@ def filled(settings: config_lib.RunConfig, rows, length: int) -> jax.Array:
 
 def record_costs(
     job: Job, batch: Sequence[examples_lib.Example], workdir: pathlib.Path
-) -> None:
-  """Measures c and the verify ratios of a group, unless they are there."""
-  settings, path = job.settings, workdir / 'costs.jsonl'
+) -> records.Row:
+  """The line with c and the verify ratios of a group, measured only once."""
+  path = workdir / 'costs.jsonl'
   key = {'draft': job.group.draft, 'temperature': job.group.temperature}
   known = hosts.from_first(
-      lambda: any(key.items() <= row.items() for row in records.read(path)))
-  if known or shares(settings)[1] > 0:  # one host measures for all
-    return
+      lambda: [r for r in records.read(path) if key.items() <= r.items()])
+  if known:
+    return known[0]
+  # Hosts that share a mesh measure together; otherwise one does for all.
+  mine = key | measure_costs(job, batch) if shares(job.settings)[1] == 0 else {}
+  row = hosts.gather(mine)[0]
+  if hosts.is_first():
+    records.append(path, [row])
+  return row
+
+
+def measure_costs(
+    job: Job, batch: Sequence[examples_lib.Example]
+) -> records.Row:
+  """What `record_costs` writes."""
+  settings = job.settings
   source_bs = source_array(settings, job.encode(batch))
   costs = measure.costs(
-      job.target, job.draft, source_bs, settings.slots, settings.gammas,
+      job.target, job.draft, source_bs, settings.slots, settings.fixed_gammas,
       job.sampling)
-  if not hosts.is_first():
-    return
-  records.append(path, [{
-      **key, 'c': costs.c,
-      'verify_ratio': {str(g): costs.verify_ratio(g) for g in settings.gammas},
+  return {
+      'c': costs.c,
+      'verify_ratio': {
+          str(g): costs.verify_ratio(g) for g in settings.fixed_gammas},
       'draft_step_seconds': costs.draft_step,
       'target_step_seconds': costs.target_step,
       'source_length': source_bs.shape[1], 'batch_size': settings.batch_size,
       'compile_seconds': sum(
           decoder.compile_seconds for decoder in job.decoders.values()),
-  }])
+  }
 
 
 def decode_turn(job: Job, turn: Turn) -> list[records.Row]:
@@ -309,7 +343,7 @@ def measure_betas(
 
 
 def make_row(
-    settings: config_lib.RunConfig, turn: Turn, gamma: int,
+    settings: config_lib.RunConfig, turn: Turn, gamma: int | str,
     example: examples_lib.Example, output: generate.Output
 ) -> records.Row:
   """One line of `examples.jsonl`."""
@@ -318,6 +352,7 @@ def make_row(
       'draft': turn.group.draft, 'temperature': turn.group.temperature,
       'greedy': turn.group.temperature < sampling_lib.ARGMAX_BELOW,
       'gamma': gamma, 'lenience': settings.lenience,
+      'synthetic': settings.acceptance,
       'batch_size': settings.batch_size, 'dtype': settings.dtype,
       'matmul_precision': settings.matmul_precision,
       'repeat': turn.repeat, 'index': example.index,

@@ -146,6 +146,14 @@ def draw(
   return jnp.minimum(block * _BLOCK + place, v - 1)
 
 
+def sample(
+    law: Float[Array, '... v'], uniform: Float[Array, '...'],
+    sampling: Sampling
+) -> Int[Array, '...']:
+  """Draws from a standardised law; the argmax law needs no uniform."""
+  return first(law > 0) if sampling.greedy else draw(law, uniform)
+
+
 def _invert(weights, uniform):
   """The id drawn, and where in its share of the sum the uniform lies, [0, 1).
 

@@ -4,7 +4,8 @@
         --workdir=runs/ladder/small
 
 Teacher forcing over length buckets, Adam with parameter-scaled steps,
-warm-up, constant, linear decay. Writes into the workdir `config.json`,
+warm-up, constant, linear decay; with `--teacher=DIR` also towards a teacher's
+law. Writes into the workdir `config.json`,
 `metrics.jsonl`, `checkpoints/` (Orbax, with optimizer state) and at the end
 `model/`, a folder that `specdec_jax.load` reads.
 
@@ -12,9 +13,8 @@ A step's batch and dropout are functions of the seed and the step number, so a
 killed run that goes on ends with the weights of an undisturbed one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import dataclasses
-import functools
 import math
 import pathlib
 import sys
@@ -25,11 +25,11 @@ from absl import app
 from absl import flags
 from absl import logging
 import jax
-from jax import numpy as jnp
 from ml_collections import config_flags
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers as managers
 import tqdm
 
 from specdec_jax import batches as batches_lib
@@ -38,106 +38,38 @@ from specdec_jax import config as config_lib
 from specdec_jax import environment
 from specdec_jax import records
 from specdec_jax import t5
+from specdec_jax import train_step as step_lib
 from specdec_jax import vocab
 
 
-@jax.tree_util.register_dataclass
+def init_params(
+    config: config_lib.TrainConfig, vocabulary: vocab.Vocabulary
+) -> t5.Params:
+  """Float32 weights of `config.init`, or random ones."""
+  if not config.init:
+    return t5.init_params(config.architecture, jax.random.key(config.seed))
+  loaded = checkpoint.load(config.init, config=config.architecture)
+  vocab.check_same(vocabulary, loaded.vocabulary)
+  return loaded.params
+
+
 @dataclasses.dataclass(frozen=True)
-class TrainState:
-  """What a checkpoint holds."""
-  step: Any  # int32 scalar: how many steps have been taken
-  params: Any
-  opt_state: Any
+class Teacher:
+  """The model to distil from and its weights."""
+  model: t5.Model
+  params: t5.Params
 
 
-def token_losses(module, params, batch, label_smoothing, rngs=None):
-  """Returns (smoothed loss, log-probability loss, hits), (b, t); pads are 0."""
-  def logits_of(module):
-    cache = module.start(batch['source'], batch['inputs'].shape[1])
-    return module.extend(batch['inputs'], cache)[0]
-  logits = module.apply(
-      {'params': params}, rngs=rngs or {}, method=logits_of)
-  targets = batch['targets']
-  real = targets != vocab.PAD_ID
-  nll = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
-  uniform = jax.nn.logsumexp(logits, axis=-1) - jnp.mean(logits, axis=-1)
-  loss = (1 - label_smoothing) * nll + label_smoothing * uniform
-  hits = jnp.argmax(logits, axis=-1) == targets
-  return jnp.where(real, loss, 0.0), jnp.where(real, nll, 0.0), hits & real
-
-
-def schedule(config: config_lib.TrainConfig) -> optax.Schedule:
-  """Linear warm-up, constant, linear decay to 0 over the last steps."""
-  peak = config.learning_rate
-  return optax.join_schedules(
-      [optax.linear_schedule(0.0, peak, config.warmup_steps),
-       optax.constant_schedule(peak),
-       optax.linear_schedule(peak, 0.0, config.decay_steps)],
-      [config.warmup_steps, config.steps - config.decay_steps])
-
-
-def make_optimizer(
-    config: config_lib.TrainConfig
-) -> optax.GradientTransformation:
-  """Adam whose steps are relative to each parameter's size.
-
-  T5's embedding has unit variance and its query kernels a hundredth of that;
-  Adafactor, with which T5 was trained, scales its steps the same way.
-  """
-  return optax.chain(
-      optax.clip_by_global_norm(config.clip_norm),
-      optax.scale_by_adam(b1=0.9, b2=config.adam_b2),
-      optax.scale_by_param_block_rms(config.min_param_rms),
-      optax.scale_by_learning_rate(schedule(config)))
-
-
-def init_state(
-    config: config_lib.TrainConfig, optimizer: optax.GradientTransformation
-) -> TrainState:
-  params = t5.init_params(config.architecture, jax.random.key(config.seed))
-  return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
-
-
-def make_train_step(
-    config: config_lib.TrainConfig, optimizer: optax.GradientTransformation
-) -> Callable:
-  """Returns the jitted step (state, batch) -> (state, loss per token)."""
-  module = t5.T5(config.architecture, dropout_rate=config.dropout_rate)
-
-  @functools.partial(jax.jit, donate_argnums=0)
-  def step(state: TrainState, batch):
-    key = jax.random.fold_in(jax.random.key(config.seed), state.step)
-
-    def loss_fn(params):
-      loss, _, _ = token_losses(
-          module, params, batch, config.label_smoothing, {'dropout': key})
-      real = batch['targets'] != vocab.PAD_ID
-      return jnp.sum(loss) / jnp.sum(real, dtype=jnp.float32)
-
-    loss, grads = jax.value_and_grad(loss_fn)(state.params)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    return TrainState(state.step + 1, params, opt_state), loss
-  return step
-
-
-def make_evaluate(config: config_lib.TrainConfig) -> Callable:
-  """Returns evaluate(params, pairs) -> {'nll', 'accuracy'} per target token."""
-  module = t5.T5(config.architecture)
-  losses = jax.jit(functools.partial(token_losses, module, label_smoothing=0.0))
-
-  def evaluate(params, pairs: Sequence[batches_lib.Pair]) -> dict[str, float]:
-    # By pair, because the last batch of a bucket repeats some.
-    nll, hits = np.zeros((2, len(pairs)))
-    for size, indices in batches_lib.plan(
-        [pair.length for pair in pairs], config.buckets, config.batch_tokens,
-        (0, 0)):
-      batch = batches_lib.make(pairs, size, indices)
-      _, nll_bt, hits_bt = jax.device_get(losses(params, batch))
-      nll[indices], hits[indices] = nll_bt.sum(axis=1), hits_bt.sum(axis=1)
-    tokens = sum(len(pair.target) for pair in pairs)
-    return {'nll': nll.sum() / tokens, 'accuracy': hits.sum() / tokens}
-  return evaluate
+def load_teacher(
+    config: config_lib.TrainConfig, vocabulary: vocab.Vocabulary
+) -> Teacher | None:
+  """`config.teacher`, if any, which must have the same vocabulary."""
+  if not config.teacher:
+    return None
+  loaded = checkpoint.load(config.teacher)
+  vocab.check_same(vocabulary, loaded.vocabulary)
+  model = t5.bind(loaded.config, text_size=vocabulary.text_size)
+  return Teacher(model, loaded.params)
 
 
 def open_workdir(config: config_lib.TrainConfig, workdir: pathlib.Path) -> None:
@@ -156,19 +88,58 @@ def open_metrics(path: pathlib.Path, step: int) -> None:
 def open_checkpoints(
     config: config_lib.TrainConfig, workdir: pathlib.Path
 ) -> ocp.CheckpointManager:
+  """Keeps the last two, with `patience` the best, and every `keep_every`."""
+  def quality(metrics) -> float:
+    return -metrics['nll']
+  policies: list[Any] = [managers.LatestN(2)]
+  if config.patience:
+    policies.append(managers.BestN(
+        get_metric_fn=quality, n=1, keep_checkpoints_without_metrics=False))
+  if config.keep_every:
+    policies.append(managers.EveryNSteps(config.keep_every))
   return ocp.CheckpointManager(
       (workdir / 'checkpoints').absolute(),
       options=ocp.CheckpointManagerOptions(
-          max_to_keep=2, keep_period=config.keep_every or None))
+          # Metrics are stored only where there is a `best_fn`.
+          best_fn=quality if config.patience else None,
+          preservation_policy=managers.AnyPreservationPolicy(policies)))
 
 
-def restore(manager: ocp.CheckpointManager, state: TrainState) -> TrainState:
-  """The last checkpoint, shaped and placed like `state`; `state` if none."""
-  if manager.latest_step() is None:
+def restore(
+    manager: ocp.CheckpointManager, state: step_lib.TrainState,
+    step: int | None = None
+) -> step_lib.TrainState:
+  """The checkpoint of a step, by default the last; `state` if there is none.
+
+  Args:
+    state: what to shape and place it like.
+  """
+  step = manager.latest_step() if step is None else step
+  if step is None:
     return state
   args: Any = ocp.args.StandardRestore(state)  # pyright: ignore
-  restored: Any = manager.restore(manager.latest_step(), args=args)
+  restored: Any = manager.restore(step, args=args)
   return restored
+
+
+def best_step(rows: Sequence[records.Row]) -> int | None:
+  """The step with the lowest validation loss, the latest of several."""
+  evaluated = [row for row in rows if 'nll' in row]
+  if not evaluated:
+    return None
+  return min(reversed(evaluated), key=lambda row: row['nll'])['step']
+
+
+def out_of_patience(rows: Sequence[records.Row], patience: int) -> bool:
+  """Whether `patience` evaluations (0: never) have come after the best.
+
+  Example: validation losses 3, 2, 2.5, 2.2 are out of patience 2, not of 3.
+  """
+  best = best_step(rows)
+  if not patience or best is None:
+    return False
+  later = [row for row in rows if 'nll' in row and row['step'] > best]
+  return len(later) >= patience
 
 
 def train(config: config_lib.TrainConfig, workdir: pathlib.Path) -> None:
@@ -184,19 +155,28 @@ def train(config: config_lib.TrainConfig, workdir: pathlib.Path) -> None:
     raise config_lib.ConfigError(
         f'model.vocab_size={config.architecture.vocab_size}: allowed are '
         f'{vocabulary.text_size}, the ids of {config.vocabulary}, and above')
+  teacher = load_teacher(config, vocabulary)
   pairs, validation = (
       batches_lib.load_pairs(names, vocabulary, max(config.buckets))
       for names in (config.train_data, config.validation_data))
+  optimizer = step_lib.make_optimizer(config)
+  state = step_lib.init_state(
+      config, optimizer, init_params(config, vocabulary))
   open_workdir(config, workdir)
-  optimizer = make_optimizer(config)
   with open_checkpoints(config, workdir) as manager:
-    state = restore(manager, init_state(config, optimizer))
+    state = restore(manager, state)
     logging.info('%d pairs, %d for validation; steps %d to %d',
                  len(pairs), len(validation), state.step, config.steps)
-    state = run_steps(config, workdir, manager, optimizer, state, pairs,
-                      validation)
+    state = run_steps(config, workdir, manager, optimizer, teacher, state,
+                      pairs, validation)
+    if config.patience:
+      manager.wait_until_finished()
+      best = best_step(records.read(workdir / 'metrics.jsonl'))
+      logging.info('step %s had the lowest validation loss', best)
+      state = restore(manager, state, best)
   checkpoint.save(
-      workdir / 'model', state.params, config.architecture, vocabulary)
+      workdir / 'model', step_lib.weights_to_use(state), config.architecture,
+      vocabulary)
 
 
 def run_steps(
@@ -204,27 +184,34 @@ def run_steps(
     workdir: pathlib.Path,
     manager: ocp.CheckpointManager,
     optimizer: optax.GradientTransformation,
-    state: TrainState,
+    teacher: Teacher | None,
+    state: step_lib.TrainState,
     pairs: Sequence[batches_lib.Pair],
     validation: Sequence[batches_lib.Pair],
-) -> TrainState:
+) -> step_lib.TrainState:
   """The steps that `state` lacks, with their log lines and checkpoints."""
   first = int(state.step)
   metrics = workdir / 'metrics.jsonl'
   open_metrics(metrics, first)
-  train_step = make_train_step(config, optimizer)
-  evaluate = make_evaluate(config)
+  stop = out_of_patience(records.read(metrics), config.patience)
+  train_step = step_lib.make_train_step(
+      config, optimizer, teacher and teacher.model)
+  teacher_params = teacher and teacher.params
+  evaluate = step_lib.make_evaluate(config)
   stream = batches_lib.stream(
       first, pairs, config.buckets, config.batch_tokens, config.seed)
   losses, tokens, began = [], 0, time.monotonic()
   for done in tqdm.trange(
       first + 1, config.steps + 1, initial=first, total=config.steps,
       mininterval=5):
+    if stop:
+      logging.info('out of patience after step %d', done - 1)
+      break
     batch = next(stream)
-    state, loss = train_step(state, batch)
+    state, loss = train_step(state, batch, teacher_params)
     losses.append(loss)
     tokens += int(np.sum(batch['targets'] != vocab.PAD_ID))
-    last = done == config.steps
+    last, scores = done == config.steps, None
     if done % config.log_every == 0 or last:
       mean = float(np.mean(jax.device_get(losses)))
       if not math.isfinite(mean):
@@ -235,11 +222,15 @@ def run_steps(
       losses, tokens, began = [], 0, time.monotonic()
     if done % config.eval_every == 0 or last:
       paused = time.monotonic()
-      records.append(metrics, [
-          {'step': done, **evaluate(state.params, validation)}])
+      scores = evaluate(step_lib.weights_to_use(state), validation)
+      records.append(metrics, [{'step': done, **scores}])
+      stop = out_of_patience(records.read(metrics), config.patience)
       began += time.monotonic() - paused
-    if done % config.checkpoint_every == 0 or last:
-      manager.save(done, args=ocp.args.StandardSave(state))  # pyright: ignore
+    if done % config.checkpoint_every == 0 or last or (
+        config.patience and scores):
+      manager.save(
+          done, args=ocp.args.StandardSave(state),  # pyright: ignore
+          metrics=scores if config.patience else None)
   return state
 
 
@@ -247,7 +238,11 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments {argv[1:]}')
   try:
-    config = config_lib.resolve(flags.FLAGS.config, config_lib.TrainConfig)
+    given = flags.FLAGS.config
+    if flags.FLAGS.teacher:
+      given = given.copy_and_resolve_references()
+      given.teacher = flags.FLAGS.teacher
+    config = config_lib.resolve(given, config_lib.TrainConfig)
     train(config, pathlib.Path(flags.FLAGS.workdir))
   except (ValueError, FloatingPointError) as error:
     sys.exit(f'error: {error}')
@@ -256,5 +251,7 @@ def main(argv):
 if __name__ == '__main__':
   config_flags.DEFINE_config_file('config', None, 'Training config.')
   flags.DEFINE_string('workdir', None, 'Folder to write.')
+  flags.DEFINE_string(
+      'teacher', None, 'Model folder to distil from; as --config.teacher.')
   flags.mark_flags_as_required(['config', 'workdir'])
   app.run(main)

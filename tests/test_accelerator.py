@@ -18,7 +18,8 @@ def test_every_part_is_measured_or_left_out_by_name(found):
   costs = found['targets']['base']['drafts']['small']
   assert costs['c'] > 0
   assert costs['verify_ratio'].keys() == {'3', '5', '7'}
-  assert found['factors'] or any('factors' in x for x in found['left_out'])
+  assert len(found['factors']) == 4 and not found['left_out']
+  assert all(row['factor'] > 0 for row in found['factors'])
   json.dumps(found, allow_nan=False)
 
 

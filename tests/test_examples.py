@@ -108,7 +108,7 @@ def test_an_unknown_name_lists_what_is_allowed(name):
   with pytest.raises(examples.DataError) as error:
     examples.load(name)
   assert repr(name) in str(error.value)
-  assert 'ende_mini, tsv:PATH, jsonl:PATH' in str(error.value)
+  assert 'ende_mini, ende_mini_packages, tsv:PATH' in str(error.value)
 
 
 def test_a_test_set_from_german_only_is_no_english_german_set():

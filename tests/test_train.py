@@ -17,12 +17,14 @@ import orbax.checkpoint as ocp
 import pytest
 
 from configs import ladder
-from specdec_jax import batches
+from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import records
-from specdec_jax import t5
 from specdec_jax import train
+from specdec_jax import train_step
+from specdec_jax import vocab
 from tests import fixtures_text
+from tests import tiny
 
 STEPS = 30
 
@@ -45,7 +47,8 @@ def compile_once():
     return make_once
   with pytest.MonkeyPatch.context() as patch:
     for name in ('make_train_step', 'make_evaluate'):
-      patch.setattr(train, name, shared(getattr(train, name), {}))
+      patch.setattr(
+          train_step, name, shared(getattr(train_step, name), {}))
     yield
 
 
@@ -63,9 +66,11 @@ def options(tmp_path_factory, vocabulary):
       vocabulary=str(vocabulary.path),
       train_data=(f'tsv:{folder / "train.tsv"}',),
       validation_data=(f'tsv:{folder / "validation.tsv"}',),
-      seed=0, buckets=(48,), batch_tokens=240, steps=STEPS,
+      init='', seed=0, buckets=(48,), batch_tokens=240, steps=STEPS,
       learning_rate=0.05, warmup_steps=4, decay_steps=6, adam_b2=0.98,
       min_param_rms=1e-3, clip_norm=1.0, dropout_rate=0.1, label_smoothing=0.05,
+      ema_decay=0.0, teacher='', distill_loss='forward_kl', distill_weight=0.5,
+      distill_temperature=1.0, patience=0,
       log_every=3, eval_every=10, checkpoint_every=10, keep_every=0)
 
 
@@ -74,10 +79,17 @@ def resolve(options, **changes) -> config_lib.TrainConfig:
       ml_collections.ConfigDict(options | changes), config_lib.TrainConfig)
 
 
-def last_state(options, workdir) -> train.TrainState:
+def initial_state(config) -> train_step.TrainState:
+  vocabulary = vocab.Vocabulary(pathlib.Path(config.vocabulary))
+  return train_step.init_state(
+      config, train_step.make_optimizer(config),
+      train.init_params(config, vocabulary))
+
+
+def last_state(options, workdir) -> train_step.TrainState:
   """The state of the last checkpoint."""
   config = resolve(options)
-  empty = train.init_state(config, train.make_optimizer(config))
+  empty = initial_state(config)
   with train.open_checkpoints(config, workdir) as manager:
     return train.restore(manager, empty)
 
@@ -155,6 +167,41 @@ def test_a_process_killed_at_any_time_ends_with_the_same_weights(
     process.wait()
   train.train(resolve(options), workdir)
   assert_same_end(options, workdir, undisturbed)
+
+
+@pytest.fixture(scope='module')
+def taught(options, vocabulary, tmp_path_factory):
+  """Options with a teacher, an average and early stopping."""
+  folder = tmp_path_factory.mktemp('teacher')
+  model = options['model'] | dict(d_model=24, vocab_size=200)
+  config = resolve(options, model=model)
+  checkpoint.save(folder / 'model', initial_state(config).params,
+                  config.architecture, vocabulary)
+  return options | dict(
+      teacher=str(folder / 'model'), ema_decay=0.9, patience=2)
+
+
+def test_with_teacher_and_average_a_killed_run_ends_with_the_same_weights(
+    taught, tmp_path, monkeypatch):
+  train.train(resolve(taught), tmp_path / 'undisturbed')
+  append = records.append
+
+  def killed_in_the_log_of_24(path, rows):
+    if rows[0]['step'] == 24:
+      raise Killed
+    append(path, rows)
+  with monkeypatch.context() as patch:
+    patch.setattr(records, 'append', killed_in_the_log_of_24)
+    with pytest.raises(Killed):
+      train.train(resolve(taught), tmp_path / 'run')
+  train.train(resolve(taught), tmp_path / 'run')
+  assert_same_end(taught, tmp_path / 'run', tmp_path / 'undisturbed')
+  one, other = (
+      checkpoint.load(tmp_path / name / 'model').params
+      for name in ('run', 'undisturbed'))
+  jax.tree.map(np.testing.assert_array_equal, one, other)
+  jax.tree.map(np.testing.assert_array_equal, one,
+               last_state(taught, tmp_path / 'run').average)
 
 
 def test_a_run_that_ended_trains_nothing_more(options, undisturbed):
@@ -241,76 +288,96 @@ def test_the_ladder_refuses_leftovers(arg):
     ladder.get_config(arg)
 
 
-# -- the pieces
+# -- starting from a model, teachers, early stopping
 
 
-def test_schedule_warms_up_stays_and_ends_at_0(options):
-  rate = train.schedule(resolve(options))
-  np.testing.assert_allclose(
-      [rate(step) for step in (0, 2, 4, 15, 24, 27, 30)],
-      [0, 0.025, 0.05, 0.05, 0.05, 0.025, 0], atol=1e-8)
+def test_a_run_starts_from_the_weights_of_init(taught):
+  # The teacher's folder serves as any model folder.
+  config = resolve(taught, init=taught['teacher'], model=taught['model'] | dict(
+      d_model=24, vocab_size=200))
+  jax.tree.map(np.testing.assert_array_equal, initial_state(config).params,
+               checkpoint.load(taught['teacher']).params)
 
 
-def test_schedule_without_warm_up_and_decay_is_constant(options):
-  rate = train.schedule(resolve(options, warmup_steps=0, decay_steps=0))
-  np.testing.assert_allclose([rate(s) for s in (0, 1, STEPS)], 0.05)
+def test_an_init_of_another_shape_is_refused_before_the_workdir_is_claimed(
+    taught, tmp_path):
+  config = resolve(taught, init=taught['teacher'])
+  with pytest.raises(checkpoint.CheckpointError, match='d_model'):
+    train.train(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
 
 
-@pytest.fixture(scope='module')
-def parts(options, vocabulary):
-  """(config, weights, validation pairs) for the tests of single functions."""
-  config = resolve(options, batch_tokens=48 * 16)
-  pairs = batches.load_pairs(config.validation_data, vocabulary, 48)
-  state = train.init_state(config, train.make_optimizer(config))
-  return config, state.params, pairs
+@pytest.mark.parametrize('option', ['init', 'teacher'])
+def test_a_model_with_another_vocabulary_is_refused(
+    options, tmp_path, option):
+  folder = tiny.save(tmp_path / 'other', tiny.config(**options['model']))
+  with pytest.raises(vocab.VocabularyError, match='vocabularies differ'):
+    train.train(resolve(options, **{option: folder}), tmp_path / 'run')
 
 
-def test_evaluation_counts_every_pair_once(parts):
-  config, params, pairs = parts
-  assert len(pairs) % 16  # so the last batch repeats some
-  everything = dataclasses.replace(config, batch_tokens=48 * len(pairs))
-  one, many = (
-      train.make_evaluate(c)(params, pairs) for c in (everything, config))
-  np.testing.assert_allclose(one['nll'], many['nll'], rtol=1e-5)
-  np.testing.assert_allclose(one['accuracy'], many['accuracy'], rtol=1e-5)
+def test_a_teacher_without_weight_is_refused(options):
+  with pytest.raises(config_lib.ConfigError, match='distill_weight=0: allowed'):
+    resolve(options, teacher='somewhere', distill_weight=0.0)
 
 
-def test_losses_of_pads_are_0_and_of_tokens_are_log_probabilities(parts):
-  config, params, pairs = parts
-  module = t5.T5(config.architecture)
-  batch = batches.make(pairs, 48, [0, 1])
-  loss, nll, hits = jax.jit(
-      lambda params, batch: train.token_losses(module, params, batch, 0.3))(
-          params, batch)
-  pads = batch['targets'] == 0
-  assert not np.any(np.asarray(loss)[pads]) and not np.any(hits & pads)
+def test_the_flag_names_the_teacher(options, tmp_path):
+  config = tmp_path / 'config.py'
+  config.write_text(
+      'import ml_collections\n'
+      f'def get_config():\n  return ml_collections.ConfigDict({options!r})\n')
+  result = subprocess.run(
+      [sys.executable, '-m', 'specdec_jax.train', f'--config={config}',
+       f'--workdir={tmp_path / "run"}', '--teacher=no/such/folder'],
+      cwd=pathlib.Path(__file__).parents[1], capture_output=True, text=True,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu'}, check=False)
+  assert result.returncode == 1
+  assert 'no/such/folder' in result.stderr.splitlines()[-1]
 
-  model = t5.bind(config.architecture)
 
-  @jax.jit
-  def log_probabilities(params, source, inputs):
-    cache = model.start(params, source, 48)
-    return jax.nn.log_softmax(model.extend(params, inputs, cache)[0])
-  log_p = np.asarray(
-      log_probabilities(params, batch['source'], batch['inputs']))
-  expected = -np.take_along_axis(log_p, batch['targets'][..., None], 2)[..., 0]
-  np.testing.assert_allclose(nll, np.where(pads, 0, expected), rtol=1e-4,
-                             atol=1e-5)
-  # Smoothing: cross-entropy with 0.7 of the target and 0.3 of all ids alike.
-  smoothed = 0.7 * expected - 0.3 * log_p.mean(axis=-1)
-  np.testing.assert_allclose(loss, np.where(pads, 0, smoothed), rtol=1e-4,
-                             atol=1e-5)
+def test_worked_example_of_patience():
+  rows = [{'step': i, 'nll': x} for i, x in enumerate((3, 2, 2.5, 2.2))]
+  rows.insert(2, {'step': 1, 'loss': 1.0})
+  assert train.best_step(rows) == 1
+  assert train.out_of_patience(rows, 2)
+  assert not train.out_of_patience(rows, 3)
+  assert not train.out_of_patience(rows, 0)
+  assert not train.out_of_patience([], 1)
+
+
+def test_of_equal_losses_the_latest_is_the_best():
+  rows = [{'step': i, 'nll': x} for i, x in enumerate((2, 1, 1, 3))]
+  assert train.best_step(rows) == 2
+
+
+def test_a_run_out_of_patience_stops_and_ships_its_best_weights(
+    options, tmp_path, monkeypatch):
+  losses = iter((3.0, 2.0, 2.5, 2.2, 1.0))
+  monkeypatch.setattr(
+      train_step, 'make_evaluate',
+      lambda config: lambda *_: {'nll': next(losses), 'accuracy': 0.0})
+  config = resolve(options, patience=2, eval_every=4, checkpoint_every=3)
+  workdir = tmp_path / 'run'
+  train.train(config, workdir)
+  rows = without_times(workdir)
+  assert [r['step'] for r in rows if 'nll' in r] == [4, 8, 12, 16]
+  with train.open_checkpoints(config, workdir) as manager:
+    assert manager.all_steps() == [8, 15, 16]
+    best = train.restore(manager, initial_state(config), 8)
+  shipped = checkpoint.load(workdir / 'model').params
+  jax.tree.map(np.testing.assert_array_equal, shipped, best.params)
+  # Run again, it has ended: nothing is trained or evaluated.
+  train.train(config, workdir)
+  assert without_times(workdir) == rows
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_its_step(
     options, tmp_path, monkeypatch):
-  def broken(config, optimizer):
-    def step(state, batch):
-      del batch
+  def broken(*_):
+    def step(state, *_):
       state = dataclasses.replace(state, step=state.step + 1)
       return state, jnp.float32(np.nan)
     return step
-  monkeypatch.setattr(train, 'make_train_step', broken)
+  monkeypatch.setattr(train_step, 'make_train_step', broken)
   with pytest.raises(FloatingPointError, match='step 3: the loss is nan'):
     train.train(resolve(options), tmp_path / 'run')
   assert not (tmp_path / 'run' / 'model').exists()

@@ -1,0 +1,89 @@
+"""How many tokens to draft next: gamma from what has been seen (section 3.5).
+
+Each row estimates its acceptance probability from its own coins alone and takes
+the gamma that maximises expected tokens a round (Eq. 1) over the round's
+measured cost. What was drafted is accepted by the same rule as ever, so the
+choice changes the time and never the law of the output.
+
+Letters: `b` batch, `r` rounds, `k` gammas to choose from.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array, Float, Int
+
+# A row begins as if it had seen this many coins, this share of them passed.
+PRIOR_COINS = 8.0
+PRIOR_ALPHA = 0.6
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=['costs'], meta_fields=['gammas'])
+@dataclasses.dataclass(frozen=True)
+class Policy:
+  """What there is to choose from.
+
+  Attributes:
+    gammas: ascending, 0 first. A row that chooses 0 learns nothing more and
+      stays plain; a draft's cache could not follow it back.
+    costs: seconds of a round over those of a plain step: gamma c + v(gamma).
+  """
+  gammas: tuple[int, ...]
+  costs: Float[Array, ' k']
+
+  def __post_init__(self):
+    if self.gammas[0] != 0 or list(self.gammas) != sorted(set(self.gammas)):
+      raise ValueError(
+          f'gammas={self.gammas}: allowed are ascending whole numbers from 0')
+
+
+def policy(c: float, verify_ratios: Mapping[int, float]) -> Policy:
+  """A policy from measured costs: c, and v by gamma."""
+  gammas = sorted(verify_ratios)
+  return Policy((0, *gammas), jnp.asarray(
+      [1.0, *(g * c + verify_ratios[g] for g in gammas)], jnp.float32))
+
+
+def alpha(
+    drafted_br: Int[Array, 'b r'], passed_br: Int[Array, 'b r']
+) -> Float[Array, ' b']:
+  """Estimate of each row's acceptance probability.
+
+  A round of d drafts, p of them passed, has flipped min(p + 1, d) coins.
+
+  Example: rounds (3, 3) with (1, 3) passed are 2 + 3 coins, 4 of them passed;
+  with 8 coins at 0.6 before them the estimate is 8.8 / 13.
+  """
+  coins_b = jnp.sum(jnp.minimum(passed_br + 1, drafted_br), axis=1)
+  passed_b = jnp.sum(passed_br, axis=1)
+  return ((PRIOR_ALPHA * PRIOR_COINS + passed_b.astype(jnp.float32))
+          / (PRIOR_COINS + coins_b.astype(jnp.float32)))
+
+
+def choose(policy: Policy, alpha_b: Float[Array, ' b']) -> Int[Array, ' b']:
+  """The gamma with the largest expected factor, the smallest among equals.
+
+  Example: alpha 0.6, gammas (0, 1, 3) and costs (1, 1.2, 1.6) have factors
+  1, 1.6 / 1.2 = 1.33 and 2.18 / 1.6 = 1.36: 3 is chosen. At alpha 0.1 they are
+  1, 0.92 and 0.69: 0.
+  """
+  powers = jnp.arange(max(policy.gammas) + 1)
+  terms_bg = alpha_b[:, None] ** powers.astype(jnp.float32)[None]
+  tokens_bg = jnp.cumsum(terms_bg, axis=1)
+  gammas = jnp.asarray(policy.gammas)
+  factors_bk = tokens_bg[:, gammas] / policy.costs[None]
+  return gammas[jnp.argmax(factors_bk, axis=1)]
+
+
+def width(policy: Policy, limit_b: Int[Array, ' b']) -> Int[Array, '']:
+  """The smallest gamma to choose from that holds every row's limit.
+
+  Example: of gammas (0, 1, 3, 7) the limits (2, 0) need 3.
+  """
+  gammas = jnp.asarray(policy.gammas)
+  return gammas[jnp.argmax(gammas >= jnp.max(limit_b))]

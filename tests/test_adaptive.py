@@ -1,0 +1,110 @@
+"""Gamma round by round: the choice, and that it changes nothing but time."""
+
+import dataclasses
+
+import jax
+from jax import numpy as jnp
+import numpy as np
+import pytest
+
+from specdec_jax import adaptive
+from specdec_jax import decode
+from specdec_jax import sampling
+from specdec_jax import theory
+from tests import scripted
+
+POLICY = adaptive.policy(0.1, {1: 1.1, 3: 1.3, 5: 1.5})
+
+
+def run(target, draft, budget, *, rows=(0,), temperature=0.0, seed=0,
+        index=None, policy=POLICY):
+  """As `scripted.run`, with gammas from `policy`."""
+  rows = jnp.asarray(rows, jnp.int32)[:, None]
+  index = jnp.arange(len(rows)) if index is None else jnp.asarray(index)
+  bound, drafter = scripted.model(target), scripted.drafter_of(draft)
+  gamma = max(policy.gammas)
+  spec = decode.Spec(
+      bound.extend, drafter, gamma, budget, budget + gamma + 1)
+
+  @jax.jit
+  def program(rows, keys, sampling):
+    return dataclasses.replace(decode.generate(
+        spec, {}, {}, bound.start({}, rows, spec.slots),
+        drafter.start({}, rows, spec.slots), sampling, keys,
+        jnp.full(len(rows), budget, jnp.int32), policy), caches=None)
+  return jax.device_get(program(
+      rows, decode.sentence_keys(jnp.asarray(seed), index),
+      sampling.make(temperature)))
+
+
+def test_alpha_of_the_docstring_example():
+  estimate = adaptive.alpha(jnp.array([[3, 3, 0]]), jnp.array([[1, 3, 0]]))
+  np.testing.assert_allclose(estimate, [8.8 / 13], rtol=1e-6)
+
+
+def test_choice_of_the_docstring_example():
+  policy = adaptive.Policy((0, 1, 3), jnp.array([1.0, 1.2, 1.6]))
+  assert adaptive.choose(policy, jnp.array([0.6, 0.1])).tolist() == [3, 0]
+
+
+@pytest.mark.parametrize('alpha', [0.05, 0.3, 0.55, 0.8, 0.97])
+def test_the_choice_maximises_the_factor_with_the_measured_verify_ratio(alpha):
+  ratios = {1: 1.1, 2: 1.2, 4: 1.35, 8: 1.7}
+  factors = {0: 1.0} | {
+      g: theory.walltime_factor(alpha, g, 0.07, v) for g, v in ratios.items()}
+  policy = adaptive.policy(0.07, ratios)
+  [chosen] = adaptive.choose(policy, jnp.array([alpha])).tolist()
+  assert chosen == max(factors, key=lambda g: factors[g])
+
+
+def test_width_of_the_docstring_example():
+  policy = adaptive.Policy((0, 1, 3, 7), jnp.ones(4))
+  assert int(adaptive.width(policy, jnp.array([2, 0]))) == 3
+  assert int(adaptive.width(policy, jnp.array([0, 0]))) == 0
+
+
+@pytest.mark.parametrize('gammas', [(1, 2), (0, 3, 2), (0, 1, 1)])
+def test_gammas_that_do_not_ascend_from_0_are_refused(gammas):
+  with pytest.raises(ValueError, match=r'gammas=.*ascending'):
+    adaptive.Policy(gammas, jnp.ones(len(gammas)))
+
+
+@pytest.mark.parametrize('budget', [1, 2, 7, 24])
+@pytest.mark.parametrize('draft_seed', [1, 2])
+def test_greedy_output_is_plain_output(budget, draft_seed):
+  target, draft = scripted.noisy(1, 8), scripted.noisy(draft_seed, 8)
+  rows = (0, 3, 5)
+  plain = scripted.run(target, None, 0, budget, rows=rows)
+  adapted = run(target, draft, budget, rows=rows)
+  np.testing.assert_array_equal(adapted.tokens, plain.tokens)
+  np.testing.assert_array_equal(adapted.length, plain.length)
+
+
+def test_good_drafts_lengthen_the_block_and_bad_ones_end_drafting():
+  never_ends = scripted.path([5] * 60)
+  good = run(never_ends, never_ends, 40)
+  assert good.log.drafted[0].max() == 5
+  bad = run(never_ends, scripted.path([6] * 60), 40)
+  drafted = bad.log.drafted[0][:bad.rounds[0]]
+  assert drafted[0] > 0 and drafted[-2:].tolist() == [0, 0]
+  assert bad.length[0] == 40
+
+
+def test_a_rows_sample_does_not_depend_on_its_batch():
+  target, draft = scripted.noisy(1, 8, 1.0), scripted.noisy(4, 8, 1.0)
+  together = run(target, draft, 20, rows=(0, 3, 5), temperature=1.0)
+  alone = run(target, draft, 20, rows=(3,), temperature=1.0, index=[1])
+  np.testing.assert_array_equal(together.tokens[1], alone.tokens[0])
+
+
+def test_sampled_tokens_keep_the_targets_law():
+  p = np.log(np.array([1e-9, 1e-9, 0.2, 0.4, 0.4]))
+  q = np.log(np.array([1e-9, 1e-9, 0.6, 0.3, 0.1]))
+
+  def constant(logits):
+    return lambda history, count, row: jnp.asarray(logits, jnp.float32)
+  keys = 4000
+  decoded = run(constant(p), constant(q), 5, rows=[0] * keys, temperature=1.0)
+  for place in range(5):
+    found = np.bincount(decoded.tokens[:, place], minlength=5)[2:] / keys
+    np.testing.assert_allclose(found, [0.2, 0.4, 0.4], atol=0.035)
