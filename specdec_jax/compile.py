@@ -291,7 +291,8 @@ def measure(
   hbm = {'weights_target': weights[0], 'weights_draft': weights[1],
          'caches': sharding.bytes_of_shard(caches),
          'temporaries': max(_temporaries(c) for c in compiled.values())}
-  found = [c for p in compiled.values() for c in collectives(p.as_text())]
+  found = [c for p in compiled.values()
+           for c in collectives(p.as_text() or '')]
   return {
       'target': settings.target, 'draft': draft_name, 'gamma': gamma,
       'batch_size': settings.batch_size,
@@ -322,6 +323,8 @@ def _compile(name: str, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
 def _temporaries(compiled: jax.stages.Compiled) -> int:
   """Bytes of a program beside weights and caches, its code included."""
   stats = compiled.memory_analysis()
+  if stats is None:
+    raise CompileError('the compiler gives no memory analysis')
   return stats.temp_size_in_bytes + stats.generated_code_size_in_bytes
 
 

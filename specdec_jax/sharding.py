@@ -14,6 +14,7 @@ import re
 from typing import Any
 
 import jax
+from jax import numpy as jnp
 from jax.experimental import mesh_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
@@ -150,7 +151,7 @@ def _put(where: NamedSharding, x: jax.Array) -> jax.Array:
   """Puts an array that every host has whole."""
   if where.is_fully_addressable:
     return jax.device_put(x, where)
-  if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+  if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
     return jax.random.wrap_key_data(_put(where, jax.random.key_data(x)))
   host = np.asarray(x)
   return jax.make_array_from_callback(x.shape, where, lambda i: host[i])
@@ -166,6 +167,7 @@ def to_host(tree: Any) -> Any:
   def fetch(x):
     if not isinstance(x, jax.Array) or x.is_fully_addressable:
       return x
+    assert isinstance(x.sharding, NamedSharding), x.sharding
     return _whole(x.sharding.mesh)(x).addressable_data(0)
   return jax.device_get(jax.tree.map(fetch, tree))
 

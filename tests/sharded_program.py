@@ -73,6 +73,17 @@ def placement() -> dict:
           'rows of wo': [kernel.shape[0], kernel.addressable_data(0).shape[0]]}
 
 
+def refusal() -> str:
+  """What a split over heads that do not divide says; whole is allowed."""
+  mesh, config = sharding.make_mesh({'model': 4}), tiny.config(num_heads=6)
+  sharding.Layout(mesh, split=False).check(config, 'x')
+  try:
+    sharding.Layout(mesh).check(config, 'x')
+  except sharding.MeshError as error:
+    return str(error)
+  return 'nothing'
+
+
 def main():
   with tempfile.TemporaryDirectory() as folder:
     checkpoint.save(
@@ -85,7 +96,8 @@ def main():
         model(TARGET, 0, None, True).params))
   print(json.dumps({
       'ids': {str(mesh): decode(mesh) for mesh in (None, *MESHES)},
-      'placement': placement(), 'loaded is the same': same}))
+      'placement': placement(), 'refused': refusal(),
+      'loaded is the same': same}))
 
 
 if __name__ == '__main__':

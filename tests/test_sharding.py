@@ -6,7 +6,6 @@ import pathlib
 import subprocess
 import sys
 
-import jax
 import pytest
 
 from specdec_jax import checkpoint
@@ -76,9 +75,7 @@ def test_more_devices_than_there_are_is_refused_with_both_numbers():
     sharding.make_mesh({'model': 1000})
 
 
-def test_heads_that_do_not_divide_are_refused_and_a_replicated_draft_is_not():
-  mesh = jax.sharding.AbstractMesh((1, 4), sharding.AXES)
-  config = tiny.config(num_heads=6)
-  with pytest.raises(sharding.MeshError, match='num_heads=6 over mesh model=4'):
-    sharding.Layout(mesh).check(config, 'x')
-  sharding.Layout(mesh, split=False).check(config, 'x')
+def test_heads_that_do_not_divide_are_refused_by_name_and_value(eight):
+  assert eight['refused'] == (
+      'model x: num_heads=6 over mesh model=4: allowed are divisors; a draft '
+      'can also be draft_layout=replicated')
