@@ -11,7 +11,8 @@ DEFAULTS: dict[str, Any] = dict(
     prefix='', temperatures=(0.0, 1.0), top_k=0, top_p=1.0, batch_size=1,
     repeats=2, seed=0, dtype='float32', matmul_precision='highest',
     scores=('bleu',), lenience=1.0,
-    acceptance=ml_collections.config_dict.placeholder(float))
+    acceptance=ml_collections.config_dict.placeholder(float),
+    mesh='', draft_layout='replicated')
 
 
 def build(

@@ -96,7 +96,7 @@ def accept(
     uniforms_bp: Float[Array, 'b p'],
     near_bg: Bool[Array, 'b g'] | None = None,
     lenience: float = 1.0,
-    acceptance: float | None = None,
+    acceptance: float | Float[Array, ''] | None = None,
 ) -> Accepted:
   """Keeps the leading drafts that pass their coin and draws the next token.
 

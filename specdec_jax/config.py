@@ -4,6 +4,7 @@ from collections.abc import Callable
 import dataclasses
 import functools
 import math
+import re
 from typing import Any, TypeVar
 
 import ml_collections
@@ -48,6 +49,10 @@ def one_of(*values: str) -> Rule:
   return Rule(lambda x: x in values, ' or '.join(values))
 
 
+_MESH = re.compile(
+    r'|data=[1-9]\d*|model=[1-9]\d*|data=[1-9]\d*,model=[1-9]\d*')
+MESH = Rule(lambda x: isinstance(x, str) and _MESH.fullmatch(x) is not None,
+            "'' (one device) or 'data=N,model=M' or one of the two")
 AUTO = 'auto'  # gamma chosen round by round
 AUTO_GAMMAS = (1, 3, 5, 7)  # from these, where no other is named
 
@@ -94,6 +99,10 @@ class RunConfig:
     scores: of the text against the references.
     lenience: 1 is exact; below, the output is not the target's (see `accept`).
     acceptance: None, or a synthetic one, for timing; the output means nothing.
+    mesh: devices that rows (`data`) and weights (`model`) are split over, as in
+      'data=2,model=4'; '' is one device.
+    draft_layout: of the drafts on that mesh: whole on every device, or split as
+      the target is.
   """
   task: str = option(NAME)
   prefix: str = option(TEXT)
@@ -116,12 +125,26 @@ class RunConfig:
   lenience: float = option(number(1e-6, 1), default=1.0)
   acceptance: float | None = option(
       or_else(None, number(0, 1), 'None'), default=None)
+  mesh: str = option(MESH, default='')
+  draft_layout: str = option(
+      one_of('replicated', 'split'), default='replicated')
 
   def __post_init__(self):
+    data = self.mesh_sizes.get('data', 1)
+    if self.batch_size % data:
+      raise ConfigError(
+          f'batch_size={self.batch_size}: allowed are multiples of mesh '
+          f'data={data}')
     if max(self.fixed_gammas) > self.max_new_tokens:
       raise ConfigError(
           f'gammas={self.gammas}: allowed are whole numbers of 1 to '
           f'max_new_tokens={self.max_new_tokens}')
+
+  @property
+  def mesh_sizes(self) -> dict[str, int]:
+    """Example: 'data=2,model=4' is {'data': 2, 'model': 4}."""
+    pairs = [part.split('=') for part in self.mesh.split(',') if part]
+    return {axis: int(size) for axis, size in pairs}
 
   @property
   def fixed_gammas(self) -> tuple[int, ...]:

@@ -48,6 +48,7 @@ class Spec:
       target's.
     acceptance: None, or the probability with which a draft is kept whatever the
       laws say: real machinery at a synthetic alpha; the output means nothing.
+      Inside one program it may also be traced.
   """
   target_extend: Callable
   drafter: draft_lib.Drafter
@@ -55,7 +56,7 @@ class Spec:
   max_tokens: int
   slots: int
   lenience: float = 1.0
-  acceptance: float | None = None
+  acceptance: float | Float[Array, ''] | None = None
 
   def __post_init__(self):
     if self.slots < self.max_tokens + self.gamma + 1:

@@ -28,6 +28,7 @@ from specdec_jax import decode
 from specdec_jax import draft as draft_lib
 from specdec_jax import drafters
 from specdec_jax import sampling as sampling_lib
+from specdec_jax import sharding
 from specdec_jax import t5
 from specdec_jax import vocab
 
@@ -271,7 +272,8 @@ class Decoder:
     keys = decode.sentence_keys(jnp.asarray(self.seed), jnp.asarray(index))
     budget = jnp.asarray(
         [self.max_new_tokens] * len(rows) + [0] * missing, jnp.int32)
-    return jax.block_until_ready((ids, keys, budget))
+    return jax.block_until_ready(sharding.put_rows(
+        self.target.placement, (ids, keys, budget)))
 
   def _encode_ids(self, ids: jax.Array):
     """Fresh target cache and draft state for encoder inputs."""
@@ -284,7 +286,7 @@ class Decoder:
         budget, self.policy)
 
   def _outputs(self, sources, decoded, first_index, encoder_s, decoder_s):
-    host = jax.device_get(dataclasses.replace(decoded, caches=None))
+    host = sharding.to_host(dataclasses.replace(decoded, caches=None))
     outputs = []
     for row, source in enumerate(sources):
       _check_finite(host, row, first_index + row)
@@ -313,8 +315,11 @@ def bind(loaded: checkpoint.Loaded, text_size: int) -> t5.Model:
     raise ValueError(
         f'model {loaded.name}: dtype={dtype.name}: allowed are '
         f'{" or ".join(config_lib.DTYPES)}')
-  return t5.bind(
+  model = t5.bind(
       loaded.config, text_size=text_size, dtype=dtype, packed=t5.packs())
+  if isinstance(loaded.placement, sharding.Layout):
+    return sharding.placed(model, loaded.placement)
+  return model
 
 
 def bind_drafter(

@@ -223,6 +223,8 @@ def setting(
       'lenience': head.get('lenience', 1.0),
       'synthetic': head.get('synthetic'),
       'batch_size': head.get('batch_size'),
+      'dtype': head.get('dtype'),
+      'matmul_precision': head.get('matmul_precision'),
       'sentences': len(first), 'repeats': len({r['repeat'] for r in other}),
       'tokens': total(first, 'output_length'), 'rounds': total(first, 'rounds'),
       'alpha': mean_alpha, 'alpha_se': alpha_se,

@@ -4,8 +4,9 @@ A turn is one batch decoded plainly and with every gamma, one after the other in
 one process; it is the unit that is timed, written and, after a kill, resumed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
+import itertools
 import pathlib
 
 from absl import logging
@@ -21,10 +22,12 @@ from specdec_jax import drafters
 from specdec_jax import environment
 from specdec_jax import examples as examples_lib
 from specdec_jax import generate
+from specdec_jax import hosts
 from specdec_jax import measure
 from specdec_jax import records
 from specdec_jax import report
 from specdec_jax import sampling as sampling_lib
+from specdec_jax import sharding
 from specdec_jax import trace as trace_lib
 from specdec_jax import vocab
 
@@ -83,8 +86,8 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
 
   with jax.default_matmul_precision(settings.matmul_precision):
     turns = plan(settings, examples)
-    todo = open_workdir(settings, workdir, turns)
-    if todo:
+    done = hosts.from_first(lambda: open_workdir(settings, workdir, turns))
+    if todo := turns[done:]:
       logging.info('models: %s and %s', settings.target, settings.drafts)
       models = load_models(settings)
       logging.info('decode: %d of %d turns', len(todo), len(turns))
@@ -92,15 +95,16 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
     else:
       logging.info('decode: all %d turns are there', len(turns))
 
-  logging.info('report: %s', workdir / 'report.md')
-  report.write(workdir)
+  if hosts.is_first():
+    logging.info('report: %s', workdir / 'report.md')
+    report.write(workdir)
 
 
 def open_workdir(
     settings: config_lib.RunConfig, workdir: pathlib.Path,
     turns: Sequence[Turn]
-) -> Sequence[Turn]:
-  """Claims the workdir, drops a torn end, returns the turns still to do."""
+) -> int:
+  """Claims the workdir, drops a torn end, returns how many turns are done."""
   records.claim(
       workdir, dataclasses.asdict(settings), environment.describe(settings))
   path = workdir / 'examples.jsonl'
@@ -108,7 +112,7 @@ def open_workdir(
   keys = [turn_keys(turn, settings.gammas) for turn in turns]
   done = records.whole_turns(rows, keys)
   records.replace_rows(path, rows[:sum(map(len, keys[:done]))])
-  return turns[done:]
+  return done
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,13 +125,47 @@ class Models:
 def load_models(settings: config_lib.RunConfig) -> Models:
   """Loads target and drafts and checks that they share one vocabulary."""
   dtype = jnp.dtype(settings.dtype)
-  target = checkpoint.load(settings.target, dtype)
+  target = checkpoint.load(
+      settings.target, dtype, placement=layout(settings, settings.target))
   drafts: dict[str, checkpoint.Loaded | drafters.Modelless] = {}
   for name in settings.drafts:
     same = name == settings.target  # one copy of the weights is enough
-    drafts[name] = target if same else drafters.load(name, dtype)
+    drafts[name] = target if same else drafters.load(
+        name, dtype, placement=layout(settings, name))
     generate.bind_drafter(drafts[name], target.vocabulary)
   return Models(target, drafts)
+
+
+def layout(
+    settings: config_lib.RunConfig, name: str
+) -> sharding.Layout | None:
+  """Where a model of the run lies; None is the first device."""
+  if not settings.mesh:
+    return None
+  split = name == settings.target or settings.draft_layout == 'split'
+  return sharding.Layout(sharding.make_mesh(settings.mesh_sizes), split)
+
+
+def shares(settings: config_lib.RunConfig) -> tuple[int, int]:
+  """How many batches are decoded side by side, and which one is this host's.
+
+  Hosts that share a mesh decode the same batch together.
+  """
+  if settings.mesh and sharding.spans_hosts(
+      sharding.make_mesh(settings.mesh_sizes)):
+    return 1, 0
+  return jax.process_count(), jax.process_index()
+
+
+def waves(todo: Sequence[Turn], size: int) -> Iterator[Sequence[Turn]]:
+  """Turns that are decoded side by side: up to `size` of one group.
+
+  Example: three turns of a group and one of the next, two at a time, are waves
+  of 2, 1 and 1.
+  """
+  for _, group in itertools.groupby(todo, lambda turn: turn.group):
+    turns = list(group)
+    yield from (turns[i:i + size] for i in range(0, len(turns), size))
 
 
 def decode_turns(
@@ -135,22 +173,31 @@ def decode_turns(
     traced: Sequence[examples_lib.Example], todo: Sequence[Turn],
     workdir: pathlib.Path
 ) -> None:
-  """Decodes turn by turn; each group is compiled, costed and traced once."""
-  progress = tqdm.tqdm(total=len(todo), unit='turn')
+  """Decodes turn by turn; each group is compiled, costed and traced once.
+
+  Several hosts take as many turns at once; the first writes them in order.
+  """
+  progress = tqdm.tqdm(
+      total=len(todo), unit='turn', disable=not hosts.is_first())
   job = None
-  for turn in todo:
-    if job is None or turn.group != job.group:
+  count, mine = shares(settings)
+  for wave in waves(todo, count):
+    group = wave[0].group
+    if job is None or group != job.group:
       progress.set_description(
-          f'{turn.group.draft} at temperature {turn.group.temperature:g}')
+          f'{group.draft} at temperature {group.temperature:g}')
       job = None
       generate.release_programs()
-      job = make_job(settings, models, turn.group)
-      cost = record_costs(job, turn.batch, workdir)
+      job = make_job(settings, models, group)
+      cost = record_costs(job, wave[0].batch, workdir)
       if config_lib.AUTO in settings.gammas:
         job = add_auto(job, models, cost)
       record_traces(job, traced, workdir)
-    records.append(workdir / 'examples.jsonl', decode_turn(job, turn))
-    progress.update()
+    rows = decode_turn(job, wave[mine]) if mine < len(wave) else []
+    for found in hosts.gather(rows)[:len(wave)]:
+      if hosts.is_first():
+        records.append(workdir / 'examples.jsonl', found)
+    progress.update(len(wave))
   progress.close()
 
 
@@ -224,24 +271,40 @@ def source_array(settings: config_lib.RunConfig, sources) -> jax.Array:
 
 def filled(settings: config_lib.RunConfig, rows, length: int) -> jax.Array:
   filler = [()] * (settings.batch_size - len(rows))
-  return jnp.asarray(vocab.pad([*rows, *filler], length))
+  return sharding.put_rows(
+      layout(settings, settings.target),
+      jnp.asarray(vocab.pad([*rows, *filler], length)))
 
 
 def record_costs(
     job: Job, batch: Sequence[examples_lib.Example], workdir: pathlib.Path
 ) -> records.Row:
   """The line with c and the verify ratios of a group, measured only once."""
-  settings, path = job.settings, workdir / 'costs.jsonl'
+  path = workdir / 'costs.jsonl'
   key = {'draft': job.group.draft, 'temperature': job.group.temperature}
-  for row in records.read(path):
-    if key.items() <= row.items():
-      return row
+  known = hosts.from_first(
+      lambda: [r for r in records.read(path) if key.items() <= r.items()])
+  if known:
+    return known[0]
+  # Hosts that share a mesh measure together; otherwise one does for all.
+  mine = key | measure_costs(job, batch) if shares(job.settings)[1] == 0 else {}
+  row = hosts.gather(mine)[0]
+  if hosts.is_first():
+    records.append(path, [row])
+  return row
+
+
+def measure_costs(
+    job: Job, batch: Sequence[examples_lib.Example]
+) -> records.Row:
+  """What `record_costs` writes."""
+  settings = job.settings
   source_bs = source_array(settings, job.encode(batch))
   costs = measure.costs(
       job.target, job.draft, source_bs, settings.slots, settings.fixed_gammas,
       job.sampling)
-  row = {
-      **key, 'c': costs.c,
+  return {
+      'c': costs.c,
       'verify_ratio': {
           str(g): costs.verify_ratio(g) for g in settings.fixed_gammas},
       'draft_step_seconds': costs.draft_step,
@@ -250,14 +313,17 @@ def record_costs(
       'compile_seconds': sum(
           decoder.compile_seconds for decoder in job.decoders.values()),
   }
-  records.append(path, [row])
-  return row
 
 
 def record_traces(
     job: Job, examples: Sequence[examples_lib.Example], workdir: pathlib.Path
 ) -> None:
-  """Traces a few sentences of a group with one gamma, unless they are there."""
+  """Traces a few sentences of a group with one gamma, unless they are there.
+
+  Only on a single host: a trace is one row played again, by itself.
+  """
+  if jax.process_count() > 1:
+    return
   path, group = workdir / 'traces.jsonl', job.group
   key = {'draft': group.draft, 'temperature': group.temperature}
   rows = records.read(path)
@@ -301,7 +367,7 @@ def measure_betas(
     outputs: Sequence[generate.Output]
 ) -> list[list[float]]:
   """Sum of min(p, q) at each token that the target generated."""
-  values = jax.device_get(measure.betas(
+  values = sharding.to_host(measure.betas(
       job.target, job.draft, source_array(job.settings, sources),
       filled(job.settings, [o.ids for o in outputs],
              job.settings.max_new_tokens), job.sampling,
@@ -321,8 +387,9 @@ def make_row(
       'greedy': turn.group.temperature < sampling_lib.ARGMAX_BELOW,
       'gamma': gamma, 'lenience': settings.lenience,
       'synthetic': settings.acceptance,
-      'batch_size': settings.batch_size, 'repeat': turn.repeat,
-      'index': example.index,
+      'batch_size': settings.batch_size, 'dtype': settings.dtype,
+      'matmul_precision': settings.matmul_precision,
+      'repeat': turn.repeat, 'index': example.index,
       'source': example.source, 'reference': example.reference,
       'text': output.text, 'ids': list(output.ids),
       'source_length': output.source.full_length,

@@ -78,3 +78,23 @@ def test_a_config_without_lenience_is_exact():
     del config['lenience']
   assert config_lib.resolve(config, config_lib.RunConfig).lenience == 1.0
   assert ende.get_config('mini,lenience=0.3').lenience == 0.3
+
+
+@pytest.mark.parametrize(('mesh', 'sizes'), [
+    ('', {}), ('data=2', {'data': 2}), ('model=4', {'model': 4}),
+    ('data=2,model=4', {'data': 2, 'model': 4})])
+def test_a_mesh_is_read_by_axis(mesh, sizes):
+  assert run_config(mesh=mesh, batch_size=2).mesh_sizes == sizes
+
+
+@pytest.mark.parametrize('mesh', [
+    'data=0', 'model=4,data=2', 'data=2,', 'rows=2', 'data=2model=4'])
+def test_a_bad_mesh_is_refused_by_name(mesh):
+  with pytest.raises(config_lib.ConfigError, match='mesh=.*allowed are'):
+    run_config(mesh=mesh)
+
+
+def test_a_batch_that_the_mesh_cannot_split_is_refused_with_both_numbers():
+  with pytest.raises(config_lib.ConfigError,
+                     match='batch_size=3: allowed are multiples of mesh'):
+    run_config(mesh='data=2', batch_size=3)

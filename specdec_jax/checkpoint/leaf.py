@@ -17,6 +17,10 @@ DTYPES = {
     'float16': np.dtype(np.float16),
     'float64': np.dtype(np.float64),
 }
+_BLOCK_BYTES = 64 << 20
+
+
+Index = tuple[slice, ...]  # one for each axis, of step 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,17 +28,28 @@ class Leaf:
   """Shape and dtype of a stored array; `read()` returns it.
 
   Whoever makes one has compared its shape with the bytes that are stored.
+  Where the storage allows it, `read_part` reads a part and not much more.
   """
   shape: tuple[int, ...]
   dtype: np.dtype
   read: Callable[[], np.ndarray]
+  read_part: Callable[[Index], np.ndarray] | None = None
 
   @property
   def nbytes(self) -> int:
     return math.prod(self.shape) * self.dtype.itemsize
 
+  def part(self, index: Index) -> np.ndarray:
+    """`read()[index]`."""
+    whole = all(span.indices(size) == (0, size, 1)
+                for span, size in zip(index, self.shape, strict=True))
+    if whole or self.read_part is None:
+      return self.read()[index]
+    return self.read_part(index)
+
   def transposed(self) -> 'Leaf':
-    return Leaf(self.shape[::-1], self.dtype, lambda: self.read().T)
+    return Leaf(self.shape[::-1], self.dtype, lambda: self.read().T,
+                lambda index: self.part(index[::-1]).T)
 
 
 Leaves = Mapping[str, Leaf]  # by flat T5X name, 'encoder/encoder_norm/scale'
@@ -58,9 +73,17 @@ def checked_shape(shape: Any, where: str) -> tuple[int, ...]:
 
 
 def from_bytes(
-    read: Callable[[], bytes], stored: int, shape: Any, dtype: Any, where: str
+    read: Callable[[int, int], bytes], stored: int, shape: Any, dtype: Any,
+    where: str
 ) -> Leaf:
-  """A leaf stored as plain bytes, of which there must be just enough."""
+  """A leaf stored as plain bytes, of which there must be just enough.
+
+  Args:
+    read: (start, length) -> bytes of the array.
+    stored: how many there are.
+    shape, dtype: as the file claims.
+    where: for messages.
+  """
   sizes = checked_shape(shape, where)
   if not isinstance(dtype, str) or dtype not in DTYPES:
     raise errors.CheckpointError(
@@ -71,5 +94,29 @@ def from_bytes(
     raise errors.CheckpointError(
         f'checkpoint {where}: shape {sizes} of {dtype} needs {needed} bytes, '
         f'stored are {stored}')
-  return Leaf(sizes, DTYPES[dtype],
-              lambda: np.frombuffer(read(), DTYPES[dtype]).reshape(sizes))
+  whole = Leaf(
+      sizes, DTYPES[dtype],
+      lambda: np.frombuffer(read(0, stored), DTYPES[dtype]).reshape(sizes))
+  return dataclasses.replace(
+      whole, read_part=lambda index: _rows_part(whole, read, index))
+
+
+def _rows_part(
+    leaf: Leaf, read: Callable[[int, int], bytes], index: Index
+) -> np.ndarray:
+  """A part of an array stored row by row, some rows in memory at a time.
+
+  Example: rows 2 to 5 of an array (8, 4) of float32 are 48 bytes from byte 32;
+  of its columns 1 and 2, all rows are read and half of each is kept.
+  """
+  first, last, _ = index[0].indices(leaf.shape[0])
+  row = leaf.nbytes // leaf.shape[0]
+  step = max(1, _BLOCK_BYTES // row)
+  blocks = []
+  for at in range(first, last, step):
+    rows = min(step, last - at)
+    block = np.frombuffer(read(at * row, rows * row), leaf.dtype)
+    block = block.reshape(rows, *leaf.shape[1:])
+    # A copy, so that what is not wanted of the block is let go.
+    blocks.append(block[(slice(None), *index[1:])].copy())
+  return np.concatenate(blocks)

@@ -12,6 +12,7 @@ from jax import numpy as jnp
 import numpy as np
 
 from specdec_jax import architecture
+from specdec_jax import sharding
 from specdec_jax import t5
 from specdec_jax import vocab
 from specdec_jax.checkpoint import errors
@@ -31,6 +32,7 @@ class Loaded:
   config: architecture.T5Config
   params: t5.Params
   vocabulary: vocab.Vocabulary
+  placement: Placement | None = None
 
   @functools.cached_property
   def packed(self) -> t5.Params:
@@ -43,17 +45,30 @@ def place(
 ) -> t5.Params:
   """Reads leaf by leaf, each straight to its dtype and device.
 
-  The largest come first: while little else is there, so that the memory for
-  reading them hardly adds to the peak.
+  A host reads only what its own devices hold. The largest leaves come first:
+  while little else is there, so that the memory for reading them hardly adds to
+  the peak.
   """
   if placement is None:
-    placement = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    placement = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   params = {}
   for name, leaf in sorted(leaves.items(), key=lambda item: -item[1].nbytes):
     where = placement(name) if callable(placement) else placement
-    x = leaf.read().astype(dtype, copy=False)
-    params[name] = jax.block_until_ready(jax.device_put(x, where))
+    params[name] = jax.block_until_ready(_put(leaf, np.dtype(dtype), where))
   return tree.unflatten(params)
+
+
+def _put(
+    leaf: leaf_lib.Leaf, dtype: np.dtype, where: jax.sharding.Sharding
+) -> jax.Array:
+  """The array of a leaf; each part that this host holds is read once."""
+  parts: dict[str, np.ndarray] = {}
+
+  def part(index):
+    if (key := str(index)) not in parts:
+      parts[key] = leaf.part(index).astype(dtype, copy=False)
+    return parts[key]
+  return jax.make_array_from_callback(leaf.shape, where, part)
 
 
 def find_vocabulary(
@@ -115,5 +130,7 @@ def load(
   stored = layout.open_checkpoint(name)
   settled = settle(stored, config)
   words = find_vocabulary(stored, vocabulary)
+  if isinstance(placement, sharding.Layout):
+    placement.check(settled, os.fspath(name))
   params = place(stored.leaves, np.dtype(dtype), placement)
-  return Loaded(os.fspath(name), settled, params, words)
+  return Loaded(os.fspath(name), settled, params, words, placement)

@@ -6,7 +6,6 @@ the file, so that arrays are read one by one also from a bucket.
 """
 
 from collections.abc import Mapping
-import functools
 import json
 import pathlib
 from typing import Any
@@ -53,9 +52,9 @@ def leaves(folder: folder_lib.Folder, key: str) -> dict[str, leaf_lib.Leaf]:
           f'checkpoint {where}, {name}: starts at {start}, the one before ends '
           f'at {at}')
     at = stop
+    begin = _LENGTH + length + start
     out[name] = leaf_lib.from_bytes(
-        functools.partial(
-            folder.read, key, _LENGTH + length + start, stop - start),
+        lambda at, size, begin=begin: folder.read(key, begin + at, size),
         stop - start, shape, dtype, f'{where}, {name}')
   if _LENGTH + length + at != folder.size(key):
     raise errors.CheckpointError(

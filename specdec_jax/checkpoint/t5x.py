@@ -8,7 +8,6 @@ tree.
 """
 
 from collections.abc import Iterator, Mapping
-import functools
 import pathlib
 from typing import Any, TypeGuard
 
@@ -70,7 +69,7 @@ def _inline(
         f'checkpoint {where}: an array must be (shape, dtype, bytes)')
   shape, dtype, data = packed
   return leaf_lib.from_bytes(
-      functools.partial(folder.read, key, data.start, data.length),
+      lambda start, length: folder.read(key, data.start + start, length),
       data.length, shape, dtype, where)
 
 

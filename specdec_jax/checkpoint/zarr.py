@@ -165,21 +165,33 @@ def _read_chunk(store: Store, key: str, array: _Array) -> np.ndarray:
   return np.frombuffer(data, array.dtype).reshape(array.chunks)
 
 
-def _read(store: Store, path: str, array: _Array) -> np.ndarray:
+def _read(store: Store, path: str, array: _Array, part: leaf_lib.Index
+          ) -> np.ndarray:
+  """A part of the array, from the chunks that it touches.
+
+  Example: of 10 columns in chunks of 4, columns 3 to 6 are the last of chunk 0
+  and the first three of chunk 1.
+  """
   if array.shape == array.chunks:
     return _read_chunk(store, f'{path}/{array.key((0,) * len(array.shape))}',
-                       array)
+                       array)[part]
+  spans = [p.indices(s)[:2] for p, s in zip(part, array.shape, strict=True)]
+  touched = [range(first // c, -(-last // c))
+             for (first, last), c in zip(spans, array.chunks, strict=True)]
   out = None
-  for index in array.grid():
+  for index in itertools.product(*touched):
     chunk = _read_chunk(store, f'{path}/{array.key(index)}', array)
     if out is None:  # not before a first chunk of the size claimed is there
-      out = np.empty(array.shape, array.dtype)
+      out = np.empty([last - first for first, last in spans], array.dtype)
     # The last chunk of an axis is stored whole and sticks out.
-    place = tuple(
-        slice(i * c, min((i + 1) * c, s))
-        for i, c, s in zip(index, array.chunks, array.shape, strict=True))
-    out[place] = chunk[tuple(slice(p.stop - p.start) for p in place)]
-  assert out is not None  # shapes have no zeros
+    common = [(max(i * c, first), min((i + 1) * c, last))
+              for i, c, (first, last) in zip(
+                  index, array.chunks, spans, strict=True)]
+    out[tuple(slice(start - first, stop - first) for (start, stop), (first, _)
+              in zip(common, spans, strict=True))] = chunk[tuple(
+                  slice(start - i * c, stop - i * c) for (start, stop), i, c
+                  in zip(common, index, array.chunks, strict=True))]
+  assert out is not None  # neither shapes nor parts have zeros
   return out
 
 
@@ -187,8 +199,10 @@ def open_array(store: Store, path: str) -> leaf_lib.Leaf:
   """The array in folder `path` of `store`; only its metadata is read yet."""
   array = _metadata(store, path)
   _check_stored(store, path, array)
+  everything = (slice(None),) * len(array.shape)
   return leaf_lib.Leaf(
-      array.shape, array.dtype, lambda: _read(store, path, array))
+      array.shape, array.dtype, lambda: _read(store, path, array, everything),
+      lambda part: _read(store, path, array, part))
 
 
 def _chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
