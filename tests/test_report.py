@@ -335,7 +335,7 @@ def test_the_paper_s_numbers_are_called_not_comparable(tmp_path):
 def test_a_verify_ratio_below_one_is_doubted(tmp_path):
   cost = {**COST, 'verify_ratio': {'2': 0.5, '4': 1.1}}
   text = workdir(tmp_path, [row(), row(gamma=2), row(gamma=4)], [cost])
-  assert 'do not trust what is predicted for D γ=2.' in text
+  assert 'for 1 settings: D, temperature 0, γ=2.' in text
   assert '2 of 2 settings were timed in one repeat' in text
 
 

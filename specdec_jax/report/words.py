@@ -139,9 +139,10 @@ def warnings(jobs: Sequence[gather.Job]) -> list[str]:
 
 def doubts(rows: Sequence[Row]) -> list[str]:
   """What the numbers themselves say against a setting's times."""
-  once = [name(row) for row in rows if row['speedup'] is not None
-          and row['repeats'] < 2]
-  busy = [name(row) for row in rows if (row['verify_ratio'] or 1) < 0.9]
+  once = [row for row in rows
+          if row['speedup'] is not None and row['repeats'] < 2]
+  busy = [gather.setting_name(row) for row in rows
+          if (row['verify_ratio'] or 1) < 0.9]
   found = []
   if once:
     found.append(f'{len(once)} of {len(rows)} settings were timed in one '
@@ -150,7 +151,8 @@ def doubts(rows: Sequence[Row]) -> list[str]:
     found.append(
         'More positions cannot cost less than one (v below 1), so the machine '
         'did something else while costs were measured; do not trust what is '
-        f'predicted for {", ".join(dict.fromkeys(busy))}.')
+        f'predicted "with v" for {len(busy)} settings: '
+        f'{"; ".join(busy[:3])}{"; …" if busy[3:] else ""}.')
   return found
 
 
