@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
+from ml_collections import config_dict
 
 from configs import t5
 
@@ -11,7 +12,7 @@ DEFAULTS: dict[str, Any] = dict(
     prefix='', temperatures=(0.0, 1.0), top_k=0, top_p=1.0, batch_size=1,
     repeats=2, seed=0, dtype='float32', matmul_precision='highest',
     scores=('bleu',), lenience=1.0,
-    acceptance=ml_collections.config_dict.placeholder(float),
+    acceptance=config_dict.placeholder(float),
     mesh='', draft_layout='replicated')
 
 

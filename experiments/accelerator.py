@@ -35,6 +35,8 @@ from specdec_jax import report
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import t5
 from specdec_jax import theory
+from specdec_jax.report import markdown
+from specdec_jax.report import tables
 
 # Tables 2 and 4 of the paper (T5-XXL on one TPU-v4): task, draft, temperature,
 # gamma, alpha, c, and the factor printed as measured.
@@ -354,6 +356,9 @@ def text(found: dict[str, Any]) -> str:
         f'{number(row["factor"])} ({row["factor_paper"]})'])
   header = ['', 'step, ms', 'over floor', 'c', *(f'v, γ={g}' for g in GAMMAS),
             'predicted', 'factor (paper)']
+  shown = tables.Table(
+      '', tuple(header), (False, *[True] * (len(header) - 1)),
+      tuple(tables.Line(tuple(map(tables.text, row))) for row in rows))
   ids = '\n'.join(
       f'{dtype}: {e["identical"]} of {e["rows"]} rows identical, '
       f'{e["near_ties"]} near-ties in {e["tokens"]} tokens'
@@ -361,7 +366,7 @@ def text(found: dict[str, Any]) -> str:
   return (f'{found["machine"]["device"]}: '
           f'{found["bytes_per_second"] / 1e9:.0f} GB/s, '
           f'{found["bfloat16_flops"] / 1e12:.1f} TFLOP/s in bfloat16\n'
-          f'{ids}\n\n{report.table(header, rows)}\n'
+          f'{ids}\n\n{markdown.table(shown)}\n'
           + ''.join(f'left out: {what}\n' for what in found['left_out'])
           + f'{found["seconds"]:.0f} s in all\n')
 

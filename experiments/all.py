@@ -39,12 +39,9 @@ def name_of(module) -> str:
 
 def merge(lab: common.Lab) -> None:
   """One report of every run below the workdir."""
-  write = getattr(report, 'write_merged', None)
   folders = sorted(p.parent for p in lab.folder.rglob('examples.jsonl'))
-  if write is None:
-    logging.warning('no merged report: this version has no write_merged')
-  elif folders:
-    write(folders, lab.folder)
+  if folders:
+    report.write_merged(folders, lab.folder)
 
 
 def make(lab: common.Lab, experiments=EXPERIMENTS) -> None:

@@ -18,6 +18,7 @@ from absl import logging
 import jax
 
 from specdec_jax import checkpoint
+from specdec_jax import drafters
 from specdec_jax import examples
 from specdec_jax import generate
 from specdec_jax import trace as trace_lib
@@ -132,7 +133,7 @@ def stats(outputs: Sequence[generate.Output]) -> str:
 
 def load_decoder() -> generate.Decoder:
   """The decoder that the flags describe."""
-  draft = None if _DRAFT.value is None else checkpoint.load(_DRAFT.value)
+  draft = None if _DRAFT.value is None else drafters.load(_DRAFT.value)
   gamma = _GAMMA.value
   if draft is None and not _GAMMA.present:
     gamma = 0

@@ -87,11 +87,12 @@ def _comparison(rows: Sequence[dict]) -> str:
 
 
 def _figures(rows: Sequence[dict]) -> str:
+  own = plots.figures(rows)
+  if not own:
+    return '<p>Nothing was timed, so there is nothing to draw.</p>'
   drawn = ''.join(
       f'<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>'
-      for caption, svg in plots.figures(rows))
-  if not drawn:
-    return '<p>Nothing was timed, so there is nothing to draw.</p>'
+      for caption, svg in [*own, *plots.papers_figures(rows)])
   return f'{plots.legend(plots.drafts(rows))}<div class="figures">{drawn}</div>'
 
 

@@ -1,10 +1,11 @@
-"""Two figures as SVG text: colours and fonts come from the page's style."""
+"""Figures as SVG text: two of our own, in the page's style, and the paper's."""
 
 from collections.abc import Sequence
 import html
 import math
 from typing import Any
 
+from specdec_jax import figures as figures_lib
 from specdec_jax.report import tables
 
 Row = dict[str, Any]
@@ -150,6 +151,7 @@ def predicted_and_measured(
 
 def figures(rows: Sequence[Row]) -> list[tuple[str, str]]:
   """(caption, SVG) of each figure that has something to show."""
+  rows = [row for row in rows if isinstance(row['gamma'], int)]
   found, many = [], len({row['run'] for row in rows}) > 1
   for (task, _, _, run, temperature), group in tables.by_place(rows).items():
     found.append((
@@ -161,3 +163,18 @@ def figures(rows: Sequence[Row]) -> list[tuple[str, str]]:
                 'diagonal is agreement',
                 predicted_and_measured(rows, drafts(rows))))
   return [(caption, svg) for caption, svg in found if svg]
+
+
+def papers_figures(rows: Sequence[Row]) -> list[tuple[str, str]]:
+  """The paper's curves with the measured points on them, light and dark."""
+  rows = [row for row in rows if isinstance(row['gamma'], int)]
+  drawn = (
+      ('Figure 2 of the paper: tokens a round against α (Eq. 1); points are '
+       'measured', figures_lib.svg_tokens_per_round),
+      ('Figure 3: the best γ against α for several c; points are the best γ '
+       'measured', figures_lib.svg_best_gamma),
+      ('Figure 4: factor and operations against α; points are measured',
+       figures_lib.svg_speed_operations))
+  return [(caption, f'<div class="on-light">{draw(rows)}</div>'
+                    f'<div class="on-dark">{draw(rows, dark=True)}</div>')
+          for caption, draw in drawn]
