@@ -11,39 +11,27 @@ import pathlib
 
 from absl import logging
 import jax
-from jax import numpy as jnp
 import ml_collections
 import tqdm
 
-from specdec_jax import adaptive
-from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
-from specdec_jax import drafters
 from specdec_jax import environment
 from specdec_jax import examples as examples_lib
 from specdec_jax import generate
 from specdec_jax import hosts
-from specdec_jax import measure
+from specdec_jax import job as job_lib
 from specdec_jax import records
 from specdec_jax import report
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import sharding
 from specdec_jax import trace as trace_lib
-from specdec_jax import vocab
 
 TRACED = 8  # sentences of each group that are traced for the report
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
-  """One draft at one temperature: its settings share their plain decoding."""
-  draft: str
-  temperature: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Turn:
-  group: Group
+  group: job_lib.Group
   repeat: int
   batch: Sequence[examples_lib.Example]
 
@@ -55,7 +43,7 @@ def plan(
   size = settings.batch_size
   batches = [examples[i:i + size] for i in range(0, len(examples), size)]
   return [
-      Turn(Group(draft, temperature), repeat, batch)
+      Turn(job_lib.Group(draft, temperature), repeat, batch)
       for temperature in settings.temperatures
       for draft in settings.drafts
       for repeat in range(settings.repeats)
@@ -89,7 +77,7 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
     done = hosts.from_first(lambda: open_workdir(settings, workdir, turns))
     if todo := turns[done:]:
       logging.info('models: %s and %s', settings.target, settings.drafts)
-      models = load_models(settings)
+      models = job_lib.load_models(settings)
       logging.info('decode: %d of %d turns', len(todo), len(turns))
       decode_turns(settings, models, examples[:TRACED], todo, workdir)
     else:
@@ -115,37 +103,6 @@ def open_workdir(
   return done
 
 
-@dataclasses.dataclass(frozen=True)
-class Models:
-  """The target and, by name, the drafts."""
-  target: checkpoint.Loaded
-  drafts: dict[str, checkpoint.Loaded | drafters.Modelless]
-
-
-def load_models(settings: config_lib.RunConfig) -> Models:
-  """Loads target and drafts and checks that they share one vocabulary."""
-  dtype = jnp.dtype(settings.dtype)
-  target = checkpoint.load(
-      settings.target, dtype, placement=layout(settings, settings.target))
-  drafts: dict[str, checkpoint.Loaded | drafters.Modelless] = {}
-  for name in settings.drafts:
-    same = name == settings.target  # one copy of the weights is enough
-    drafts[name] = target if same else drafters.load(
-        name, dtype, placement=layout(settings, name))
-    generate.bind_drafter(drafts[name], target.vocabulary)
-  return Models(target, drafts)
-
-
-def layout(
-    settings: config_lib.RunConfig, name: str
-) -> sharding.Layout | None:
-  """Where a model of the run lies; None is the first device."""
-  if not settings.mesh:
-    return None
-  split = name == settings.target or settings.draft_layout == 'split'
-  return sharding.Layout(sharding.make_mesh(settings.mesh_sizes), split)
-
-
 def shares(settings: config_lib.RunConfig) -> tuple[int, int]:
   """How many batches are decoded side by side, and which one is this host's.
 
@@ -169,7 +126,7 @@ def waves(todo: Sequence[Turn], size: int) -> Iterator[Sequence[Turn]]:
 
 
 def decode_turns(
-    settings: config_lib.RunConfig, models: Models,
+    settings: config_lib.RunConfig, models: job_lib.Models,
     traced: Sequence[examples_lib.Example], todo: Sequence[Turn],
     workdir: pathlib.Path
 ) -> None:
@@ -188,10 +145,10 @@ def decode_turns(
           f'{group.draft} at temperature {group.temperature:g}')
       job = None
       generate.release_programs()
-      job = make_job(settings, models, group)
+      job = job_lib.make_job(settings, models, group)
       cost = record_costs(job, wave[0].batch, workdir)
       if config_lib.AUTO in settings.gammas:
-        job = add_auto(job, models, cost)
+        job = job_lib.add_auto(job, models, cost)
       record_traces(job, traced, workdir)
     rows = decode_turn(job, wave[mine]) if mine < len(wave) else []
     for found in hosts.gather(rows)[:len(wave)]:
@@ -201,83 +158,9 @@ def decode_turns(
   progress.close()
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-  """What the turns of one group share, compiled."""
-  settings: config_lib.RunConfig
-  group: Group
-  decoders: dict[int | str, generate.Decoder]  # by gamma, 0 included
-  target: measure.Side
-  draft: measure.DraftSide
-
-  @property
-  def sampling(self) -> sampling_lib.Sampling:
-    return self.decoders[0].sampling
-
-  def encode(self, batch: Sequence[examples_lib.Example]) -> list[vocab.Source]:
-    texts = [self.settings.prefix + example.source for example in batch]
-    return self.decoders[0].encode(texts, batch[0].index)
-
-
-def make_job(
-    settings: config_lib.RunConfig, models: Models, group: Group
-) -> Job:
-  """A compiled decoder for each gamma that is a number."""
-  target, draft = models.target, models.drafts[group.draft]
-  decoders: dict[int | str, generate.Decoder] = {
-      gamma: make_decoder(settings, models, group, gamma)
-      for gamma in (0, *settings.gammas) if isinstance(gamma, int)}
-  words = target.vocabulary
-  return Job(
-      settings, group, decoders,
-      measure.Side(generate.bind(target, words.text_size), target.packed),
-      measure.DraftSide(generate.bind_drafter(draft, words), draft.packed))
-
-
-def make_decoder(
-    settings: config_lib.RunConfig, models: Models, group: Group, gamma: int,
-    policy: adaptive.Policy | None = None
-) -> generate.Decoder:
-  """One decoder of a group, compiled for every bucket."""
-  decoder = generate.Decoder(
-      models.target, models.drafts[group.draft], gamma=gamma,
-      temperature=group.temperature, top_k=settings.top_k, top_p=settings.top_p,
-      max_new_tokens=settings.max_new_tokens,
-      source_buckets=settings.source_buckets, batch_size=settings.batch_size,
-      seed=settings.seed, lenience=settings.lenience,
-      acceptance=settings.acceptance, policy=policy, slots=settings.slots)
-  for length in settings.source_buckets:
-    decoder.compile(length)
-  return decoder
-
-
-def add_auto(job: Job, models: Models, cost: records.Row) -> Job:
-  """The job with a decoder that chooses gamma by the costs of its group."""
-  gammas = job.settings.fixed_gammas
-  policy = adaptive.policy(cost['c'], {
-      gamma: cost['verify_ratio'][str(gamma)] for gamma in gammas})
-  auto = make_decoder(
-      job.settings, models, job.group, max(gammas), policy)
-  return dataclasses.replace(
-      job, decoders=job.decoders | {config_lib.AUTO: auto})
-
-
-def source_array(settings: config_lib.RunConfig, sources) -> jax.Array:
-  """Encoder inputs (batch_size, bucket); rows that are missing are filler."""
-  longest = max(len(source.ids) for source in sources)
-  return filled(settings, [source.ids for source in sources],
-                vocab.bucket(longest, settings.source_buckets))
-
-
-def filled(settings: config_lib.RunConfig, rows, length: int) -> jax.Array:
-  filler = [()] * (settings.batch_size - len(rows))
-  return sharding.put_rows(
-      layout(settings, settings.target),
-      jnp.asarray(vocab.pad([*rows, *filler], length)))
-
-
 def record_costs(
-    job: Job, batch: Sequence[examples_lib.Example], workdir: pathlib.Path
+    job: job_lib.Job, batch: Sequence[examples_lib.Example],
+    workdir: pathlib.Path
 ) -> records.Row:
   """The line with c and the verify ratios of a group, measured only once."""
   path = workdir / 'costs.jsonl'
@@ -287,36 +170,17 @@ def record_costs(
   if known:
     return known[0]
   # Hosts that share a mesh measure together; otherwise one does for all.
-  mine = key | measure_costs(job, batch) if shares(job.settings)[1] == 0 else {}
+  measures = shares(job.settings)[1] == 0
+  mine = key | job_lib.measure_costs(job, batch) if measures else {}
   row = hosts.gather(mine)[0]
   if hosts.is_first():
     records.append(path, [row])
   return row
 
 
-def measure_costs(
-    job: Job, batch: Sequence[examples_lib.Example]
-) -> records.Row:
-  """What `record_costs` writes."""
-  settings = job.settings
-  source_bs = source_array(settings, job.encode(batch))
-  costs = measure.costs(
-      job.target, job.draft, source_bs, settings.slots, settings.fixed_gammas,
-      job.sampling)
-  return {
-      'c': costs.c,
-      'verify_ratio': {
-          str(g): costs.verify_ratio(g) for g in settings.fixed_gammas},
-      'draft_step_seconds': costs.draft_step,
-      'target_step_seconds': costs.target_step,
-      'source_length': source_bs.shape[1], 'batch_size': settings.batch_size,
-      'compile_seconds': sum(
-          decoder.compile_seconds for decoder in job.decoders.values()),
-  }
-
-
 def record_traces(
-    job: Job, examples: Sequence[examples_lib.Example], workdir: pathlib.Path
+    job: job_lib.Job, examples: Sequence[examples_lib.Example],
+    workdir: pathlib.Path
 ) -> None:
   """Traces a few sentences of a group with one gamma, unless they are there.
 
@@ -344,7 +208,7 @@ def record_traces(
   records.replace_rows(path, rows)
 
 
-def decode_turn(job: Job, turn: Turn) -> list[records.Row]:
+def decode_turn(job: job_lib.Job, turn: Turn) -> list[records.Row]:
   """Decodes one batch with each gamma; the order turns round at each repeat, so
   that a machine that slows down favours none."""
   sources = job.encode(turn.batch)
@@ -357,23 +221,9 @@ def decode_turn(job: Job, turn: Turn) -> list[records.Row]:
           for example, output in zip(turn.batch, outputs[gamma], strict=True)]
   if turn.repeat == 0:
     for row, values in zip(
-        rows, measure_betas(job, sources, outputs[0]), strict=False):
+        rows, job_lib.measure_betas(job, sources, outputs[0]), strict=False):
       row['beta'] = values  # on the lines of plain decoding, which come first
   return rows
-
-
-def measure_betas(
-    job: Job, sources: Sequence[vocab.Source],
-    outputs: Sequence[generate.Output]
-) -> list[list[float]]:
-  """Sum of min(p, q) at each token that the target generated."""
-  values = sharding.to_host(measure.betas(
-      job.target, job.draft, source_array(job.settings, sources),
-      filled(job.settings, [o.ids for o in outputs],
-             job.settings.max_new_tokens), job.sampling,
-      job.settings.lenience))
-  return [[round(float(x), 6) for x in values[i, :len(o.ids)]]
-          for i, o in enumerate(outputs)]
 
 
 def make_row(

@@ -12,6 +12,7 @@ import ml_collections
 import pytest
 
 from configs import ende
+from specdec_jax import checkpoint
 from specdec_jax import ngram
 from specdec_jax import records
 from specdec_jax import run
@@ -178,7 +179,7 @@ def test_bad_input_ends_with_status_1_before_any_compute(
 def test_vocabularies_that_differ_are_refused_before_any_compute(
     options, tmp_path, monkeypatch):
   other = tiny.loaded(tiny.DRAFTS['small'], 1)
-  run.checkpoint.save(tmp_path / 'other', other.params, other.config,
+  checkpoint.save(tmp_path / 'other', other.params, other.config,
                       tiny.vocabulary(swapped=True))
   monkeypatch.setattr(run, 'decode_turns', None)
   with pytest.raises(vocab.VocabularyError, match='differ at id'):
