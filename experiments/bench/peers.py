@@ -74,6 +74,10 @@ def transformers_engines(target: str, draft: str) -> dict[Key, Engine]:
   torch.set_num_threads(common.CORES)
   load = transformers.T5ForConditionalGeneration.from_pretrained
   model, assistant = (load(x).eval() for x in (target, draft))
+  for one in (model, assistant):
+    # `generate` makes a cache of as many layers as the encoder has; where the
+    # decoder has more it fails. The models are built, so this alone changes.
+    one.config.num_layers = one.config.num_decoder_layers
 
   def decode(source: Ids, **options: Any) -> Ids:
     ids = torch.tensor([source])
