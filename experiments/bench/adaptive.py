@@ -58,8 +58,8 @@ def over_best(
   """
   fixed, auto = ([row for row in examples if row['gamma'] == gamma]
                  for gamma in (best, AUTO))
-  return (metrics.speedup(fixed, auto, 'decoder_seconds'),
-          *metrics.spread(fixed, auto))
+  low, high = metrics.spread(fixed, auto)
+  return metrics.speedup(fixed, auto, 'decoder_seconds'), low, high
 
 
 def rows(study: tables.Study) -> list[common.Row]:

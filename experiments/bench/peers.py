@@ -16,6 +16,7 @@ search. Two cores: about five minutes, most of them compiling.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import importlib
 import pathlib
 import tempfile
 import time
@@ -31,7 +32,6 @@ from experiments.bench import common
 from specdec_jax import adaptive
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
-from specdec_jax import drafters
 from specdec_jax import examples as examples_lib
 from specdec_jax import generate
 from specdec_jax import measure
@@ -69,8 +69,9 @@ def export(name: str, folder: pathlib.Path) -> str:
 
 def transformers_engines(target: str, draft: str) -> dict[Key, Engine]:
   """Greedy search, plain and with the draft as assistant."""
-  import torch  # of the extra `bench`
-  import transformers
+  # Of the extra `bench`.
+  torch: Any = importlib.import_module('torch')
+  transformers: Any = importlib.import_module('transformers')
   torch.set_num_threads(common.CORES)
   load = transformers.T5ForConditionalGeneration.from_pretrained
   model, assistant = (load(x).eval() for x in (target, draft))
@@ -109,7 +110,7 @@ def ctranslate2_engines(
     target: str, size: int, folder: pathlib.Path
 ) -> dict[Key, Engine]:
   """Greedy search in float32 and in int8."""
-  import ctranslate2  # of the extra `bench`
+  ctranslate2: Any = importlib.import_module('ctranslate2')
 
   class Converter(ctranslate2.converters.TransformersConverter):
 
@@ -248,7 +249,7 @@ def compare(
 ) -> list[common.Row]:
   """The rows of a ladder: `names` are models by role, `target` first and then
   drafts, the first of them the assistant of transformers."""
-  loaded = {role: drafters.load(name) for role, name in names.items()}
+  loaded = {role: checkpoint.load(name) for role, name in names.items()}
   target, *drafts = names
   count = 1 + len(drafts) * (len(GAMMAS) + 1)
   with (tempfile.TemporaryDirectory() as place, tqdm.tqdm(
