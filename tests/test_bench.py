@@ -170,13 +170,3 @@ def test_auto_is_compared_with_the_fastest_fixed_gamma():
   [row] = adaptive.rows(study)
   assert row['best_gamma'] == 3 and row['auto_over_best'] == 0.8
   assert row['oracle'] == 2 and row['auto_over_best_low'] is None
-
-
-def test_the_adaptive_study_walks_to_its_end(tmp_path):
-  target = tiny.save(tmp_path / 'target', tiny.TARGET)
-  data = tmp_path / 'data.tsv'
-  data.write_text(f'{tiny.TEXTS[0]}\t{tiny.TEXTS[0]}\n')
-  study = adaptive.study(
-      tmp_path / 'work', f'tsv:{data}', ['copy'], 1, 1, target, (1,))
-  [row] = adaptive.rows(study)
-  assert row['identical'] == 1 and row['factors'].keys() == {'0', '1'}
