@@ -239,7 +239,7 @@ class Decoder:
     ids, keys, budget = self._arrays(sources, first_index, length)
     state = decode.init(self.spec, *self._encode_ids(ids), budget)
     return Start(
-        self.target.params, self._draft_params, keys, budget, state)
+        self.target.packed, self._draft_params, keys, budget, state)
 
   @property
   def _draft_params(self):
