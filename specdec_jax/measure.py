@@ -5,12 +5,12 @@ law, draw; for the draft whole blocks of gamma), on the same shapes; each is
 compiled and run once before timing, and they run in turn.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import statistics
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax import numpy as jnp
@@ -22,6 +22,8 @@ from specdec_jax import draft as draft_lib
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import t5
 from specdec_jax import vocab
+
+Name = TypeVar('Name')
 
 STEPS = 32     # calls in one timed program
 ROUNDS = 7     # timed runs of each program; the median counts
@@ -118,11 +120,19 @@ class Costs:
     return self.target_by_width[gamma + 1] / self.target_step
 
 
+@dataclasses.dataclass(frozen=True)
+class Loop:
+  """A program of `steps` steps, compiled and run once."""
+  call: Callable[[], None]
+  steps: int
+  compile_seconds: float
+
+
 def _steps(
-    model: t5.Model, width: int, batch_size: int, slots: int,
+    model: t5.Model, width: int, count: int, batch_size: int, slots: int,
     params, cache, sampling
 ):
-  """A loop of `STEPS` calls, each reading tokens that the last one gave."""
+  """A loop of `count` calls, each reading tokens that the last one gave."""
   uniforms = jnp.full((batch_size, width), 0.5)
 
   def step(i, carry):
@@ -133,19 +143,14 @@ def _steps(
     return sampling_lib.sample(
         sampling_lib.law(logits, sampling), uniforms, sampling), cache
   tokens = jnp.full((batch_size, width), vocab.START_ID, jnp.int32)
-  return jax.lax.fori_loop(0, STEPS, step, (tokens, cache))
-
-
-def _blocks(gamma: int) -> int:
-  """Blocks in one timed program: about `STEPS` drafts."""
-  return -(-STEPS // gamma)
+  return jax.lax.fori_loop(0, count, step, (tokens, cache))
 
 
 def _drafts(
-    drafter: draft_lib.Drafter, gamma: int, batch_size: int, slots: int,
-    params, state, sampling
+    drafter: draft_lib.Drafter, gamma: int, count: int, batch_size: int,
+    slots: int, params, state, sampling
 ):
-  """A loop of whole blocks, each behind the tokens that the last one gave."""
+  """A loop of `count` blocks, each behind the tokens that the last one gave."""
   uniforms = jnp.full((batch_size, gamma), 0.5)
 
   def block(i, tokens_bn, state):
@@ -162,20 +167,43 @@ def _drafts(
   tokens = jnp.full((batch_size, slots), vocab.START_ID, jnp.int32)
   # The last block's laws are part of the result, so that they are computed.
   return jax.lax.fori_loop(
-      1, _blocks(gamma), step, block(jnp.asarray(0), tokens, state))
+      1, count, step, block(jnp.asarray(0), tokens, state))
 
 
-def _program(loop: Callable, start: Callable, params, source_bs, slots,
-             sampling) -> Callable:
-  """Compiles and runs the loop once; returns a call that waits for it."""
+def _compiled(loop: Callable, steps: int, start: Callable, params, source_bs,
+              slots, sampling) -> Loop:
+  """Compiles and runs the loop once."""
   state = jax.jit(start, static_argnums=2)(params, source_bs, slots)
   run = functools.partial(loop, source_bs.shape[0], slots)
+  began = time.perf_counter()
   compiled = jax.jit(run).lower(params, state, sampling).compile()
+  compile_seconds = time.perf_counter() - began
 
   def call():
     jax.block_until_ready(compiled(params, state, sampling))
   call()
-  return call
+  return Loop(call, steps, compile_seconds)
+
+
+def target_loop(
+    target: Side, width: int, source_bs: Int[Array, 'b s'], slots: int,
+    sampling: sampling_lib.Sampling, steps: int
+) -> Loop:
+  """Calls of the target on `width` positions of each row."""
+  return _compiled(
+      functools.partial(_steps, target.model, width, steps), steps,
+      target.model.start, target.params, source_bs, slots, sampling)
+
+
+def draft_loop(
+    draft: DraftSide, gamma: int, source_bs: Int[Array, 'b s'], slots: int,
+    sampling: sampling_lib.Sampling, steps: int
+) -> Loop:
+  """Whole blocks of `gamma` drafts, of at least `steps` in all."""
+  blocks = -(-steps // gamma)
+  return _compiled(
+      functools.partial(_drafts, draft.drafter, gamma, blocks), blocks * gamma,
+      draft.drafter.start, draft.params, source_bs, slots, sampling)
 
 
 def seconds(call: Callable[[], None]) -> float:
@@ -183,6 +211,15 @@ def seconds(call: Callable[[], None]) -> float:
   began = time.perf_counter()
   call()
   return time.perf_counter() - began
+
+
+def in_turn(loops: Mapping[Name, Loop], rounds: int) -> dict[Name, list[float]]:
+  """Seconds a step of each loop, `rounds` times each, one after the other."""
+  samples: dict[Name, list[float]] = {name: [] for name in loops}
+  for _ in range(rounds):
+    for name, loop in loops.items():
+      samples[name].append(seconds(loop.call) / loop.steps)
+  return samples
 
 
 def costs(
@@ -197,19 +234,10 @@ def costs(
   gamma, widths = max(gammas), sorted({1, *(g + 1 for g in gammas)})
   shapes = (source_bs, slots, sampling)
   # By target width; 0 is the draft, whose program makes whole blocks.
-  programs = {0: _program(
-      functools.partial(_drafts, draft.drafter, gamma), draft.drafter.start,
-      draft.params, *shapes)}
-  for width in widths:
-    programs[width] = _program(
-        functools.partial(_steps, target.model, width), target.model.start,
-        target.params, *shapes)
-  samples: dict[int, list[float]] = {name: [] for name in programs}
-  for _ in range(ROUNDS):
-    for name, call in programs.items():
-      steps = STEPS if name else _blocks(gamma) * gamma
-      samples[name].append(seconds(call) / steps)
-  median = {name: statistics.median(s) for name, s in samples.items()}
+  loops = {0: draft_loop(draft, gamma, *shapes, STEPS)} | {
+      width: target_loop(target, width, *shapes, STEPS) for width in widths}
+  median = {name: statistics.median(samples)
+            for name, samples in in_turn(loops, ROUNDS).items()}
   return Costs(
       draft_step=median[0], target_step=median[1],
       target_by_width={w: median[w] for w in widths})

@@ -1,0 +1,302 @@
+"""This decoder beside transformers and CTranslate2: same weights, same ids.
+
+    pip install -e .[bench]
+    python -m experiments.bench.peers --json=peers.jsonl
+    python -m experiments.bench.peers --sentences=3 --repeats=1    # to try it
+
+Target and drafts are the built-in ladder, float32 (the stored values are
+bfloat16, so exact), written in Hugging Face's layout to a temporary folder and
+read from there by the peers. All get the same source ids, one sentence at a
+time, greedy, at most 64 tokens, two threads. Every engine decodes all sentences
+in turn, in one process, repeat by repeat; a first pass over the sentences is
+not counted. Seconds are those of the whole call, encoder included, for all
+alike. `identical` counts sentences with the ids of transformers' plain greedy
+search. Two cores: about five minutes, most of them compiling.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import importlib
+import pathlib
+import tempfile
+import time
+from typing import Any
+
+from absl import flags
+from jax import numpy as jnp
+import numpy as np
+import tqdm
+
+from experiments import common as tables
+from experiments.bench import common
+from specdec_jax import adaptive
+from specdec_jax import checkpoint
+from specdec_jax import config as config_lib
+from specdec_jax import examples as examples_lib
+from specdec_jax import generate
+from specdec_jax import measure
+from specdec_jax import sampling as sampling_lib
+from specdec_jax import vocab
+
+TOKENS, BUCKETS = 64, (32, 64)
+GAMMAS = (3, 5)
+BASE = ('ctranslate2', 'float32')
+REFERENCE = ('transformers', 'plain')
+ASSISTED = ('transformers', 'assisted')
+PAUSE = 0.5  # seconds; threads of the engine before spin that long for work
+
+Ids = tuple[int, ...]
+Engine = Callable[[Ids], Ids]  # source ids, EOS last -> output ids with EOS
+Key = tuple[str, str]          # engine, mode
+
+
+def cut(ids: Sequence[int]) -> Ids:
+  """Output up to its first EOS, that included.
+
+  Example: (5, 1, 0, 0) is (5, 1); (5, 6) stays.
+  """
+  ids = tuple(map(int, ids))
+  return ids[:ids.index(vocab.EOS_ID) + 1] if vocab.EOS_ID in ids else ids
+
+
+def export(name: str, folder: pathlib.Path) -> str:
+  """Writes a model in Hugging Face's layout, float32."""
+  stored = checkpoint.open_checkpoint(name)
+  checkpoint.write(folder, stored.leaves, checkpoint.settle(stored),
+                   stored.vocabulary, 'hf', np.float32)
+  return str(folder)
+
+
+def transformers_engines(target: str, draft: str) -> dict[Key, Engine]:
+  """Greedy search, plain and with the draft as assistant."""
+  # Of the extra `bench`.
+  torch: Any = importlib.import_module('torch')
+  transformers: Any = importlib.import_module('transformers')
+  torch.set_num_threads(common.CORES)
+  load = transformers.T5ForConditionalGeneration.from_pretrained
+  model, assistant = (load(x).eval() for x in (target, draft))
+  for one in (model, assistant):
+    # `generate` makes a cache of as many layers as the encoder has; where the
+    # decoder has more it fails. The models are built, so this alone changes.
+    one.config.num_layers = one.config.num_decoder_layers
+
+  def decode(source: Ids, **options: Any) -> Ids:
+    ids = torch.tensor([source])
+    with torch.no_grad():
+      found = model.generate(
+          input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False,
+          num_beams=1, max_new_tokens=TOKENS, **options)
+    return cut(found[0, 1:].tolist())
+  return {REFERENCE: decode,
+          ASSISTED: lambda source: decode(source, assistant_model=assistant)}
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberTokenizer:
+  """Tokens that are their ids in digits: all that CTranslate2 asks for."""
+  size: int
+  pad_token: str = str(vocab.PAD_ID)
+  eos_token: str = str(vocab.EOS_ID)
+  unk_token: str = '2'
+
+  def get_vocab(self) -> dict[str, int]:
+    return {str(i): i for i in range(self.size)}
+
+  def convert_ids_to_tokens(self, token: int) -> str:
+    return str(token)
+
+
+def ctranslate2_engines(
+    target: str, size: int, folder: pathlib.Path
+) -> dict[Key, Engine]:
+  """Greedy search in float32 and in int8."""
+  ctranslate2: Any = importlib.import_module('ctranslate2')
+
+  class Converter(ctranslate2.converters.TransformersConverter):
+
+    def load_tokenizer(self, tokenizer_class, model_name_or_path, **options):
+      return NumberTokenizer(size)
+  Converter(target).convert(str(folder))
+
+  def engine(kind: str) -> Engine:
+    translator = ctranslate2.Translator(
+        str(folder), device='cpu', compute_type=kind, inter_threads=1,
+        intra_threads=common.CORES)
+
+    def decode(source: Ids) -> Ids:
+      [found] = translator.translate_batch(
+          [[str(i) for i in source]], beam_size=1, max_decoding_length=TOKENS,
+          return_end_token=True)
+      return cut([int(token) for token in found.hypotheses[0]])
+    return decode
+  return {('ctranslate2', kind): engine(kind) for kind in ('float32', 'int8')}
+
+
+def policy(
+    target: checkpoint.Loaded, draft: checkpoint.Loaded
+) -> adaptive.Policy:
+  """What `gamma=auto` chooses from, with costs measured here."""
+  gammas = config_lib.AUTO_GAMMAS
+  costs = measure.costs(
+      common.target_side(target), common.draft_side(draft, target),
+      jnp.ones((1, BUCKETS[0]), jnp.int32), TOKENS + max(gammas) + 1, gammas,
+      sampling_lib.make(0.0))
+  return adaptive.policy(
+      costs.c, {gamma: costs.verify_ratio(gamma) for gamma in gammas})
+
+
+def our_engines(
+    target: checkpoint.Loaded, drafts: Mapping[str, checkpoint.Loaded],
+    progress: tqdm.tqdm
+) -> dict[Key, Engine]:
+  """Plain, and with every draft each gamma and `auto`."""
+  def engine(name: str, **options: Any) -> Engine:
+    progress.set_description(f'compile {name}')
+    decoder = generate.Decoder(
+        target, max_new_tokens=TOKENS, source_buckets=BUCKETS, **options)
+    for length in BUCKETS:
+      decoder.compile(length)
+    progress.update()
+    return lambda source: decoder.decode_batch(
+        [vocab.Source(source, len(source))], 0)[0].ids
+
+  found = {('ours', 'plain'): engine('plain', gamma=0)}
+  for name, draft in drafts.items():
+    for gamma in GAMMAS:
+      mode = f'{name} γ={gamma}'
+      found['ours', mode] = engine(mode, draft=draft, gamma=gamma)
+    mode = f'{name} γ=auto'
+    found['ours', mode] = engine(
+        mode, draft=draft, gamma=max(config_lib.AUTO_GAMMAS),
+        policy=policy(target, draft))
+  return found
+
+
+@dataclasses.dataclass
+class Run:
+  """What one engine gave: ids of the last repeat, seconds and tokens of each;
+  `error` where it cannot run at all."""
+  ids: list[Ids] = dataclasses.field(default_factory=list)
+  seconds: list[float] = dataclasses.field(default_factory=list)
+  tokens: list[int] = dataclasses.field(default_factory=list)
+  error: str | None = None
+
+
+def decode_in_turn(
+    engines: Mapping[Key, Engine], sources: Sequence[Ids], repeats: int,
+    progress: tqdm.tqdm
+) -> dict[Key, Run]:
+  """Every engine over all sentences, repeat by repeat; the first is not
+  counted, and an engine that fails in it is left out by name."""
+  runs = {key: Run() for key in engines}
+  for repeat in range(repeats + 1):
+    # Turned round each time, so that a machine that slows down favours none.
+    for key in list(engines)[::-1 if repeat % 2 else 1]:
+      run, decode = runs[key], engines[key]
+      progress.set_description(f'repeat {repeat}: {" ".join(key)}')
+      progress.update()
+      if run.error:
+        continue
+      time.sleep(PAUSE)
+      began = time.perf_counter()
+      try:
+        run.ids = [decode(source) for source in sources]
+      # A peer may refuse in its own ways; what it says goes into its row.
+      except (AttributeError, IndexError, NotImplementedError, RuntimeError,
+              TypeError, ValueError) as error:
+        if key[0] == 'ours' or repeat:
+          raise
+        run.error = f'{type(error).__name__}: {error}'
+        continue
+      if repeat:
+        run.seconds.append(time.perf_counter() - began)
+        run.tokens.append(sum(map(len, run.ids)))
+  return runs
+
+
+def rate(run: Run, repeat: int | None = None) -> float:
+  """Tokens a second, of one repeat or of all."""
+  at = slice(None) if repeat is None else slice(repeat, repeat + 1)
+  return sum(run.tokens[at]) / sum(run.seconds[at])
+
+
+def rows(runs: Mapping[Key, Run]) -> list[common.Row]:
+  """A line an engine and mode: ratios of the totals, and the smallest and
+  largest of one repeat."""
+  def line(key: Key, run: Run) -> common.Row:
+    found: common.Row = {'engine': key[0], 'mode': key[1]}
+    if run.error:
+      return found | {'error': run.error}
+    found |= {'tokens_per_second': rate(run), 'sentences': len(run.ids),
+              'tokens': run.tokens[-1]}
+    if not runs[REFERENCE].error:
+      found['identical'] = sum(
+          a == b for a, b in zip(run.ids, runs[REFERENCE].ids, strict=True))
+    for name, other in (('ctranslate2_float32', runs[BASE]),
+                        ('transformers_assisted', runs[ASSISTED])):
+      if not other.error:
+        single = [rate(run, i) / rate(other, i)
+                  for i in range(len(run.seconds))]
+        found |= {f'ratio_to_{name}': rate(run) / rate(other),
+                  f'ratio_to_{name}_low': min(single),
+                  f'ratio_to_{name}_high': max(single)}
+    return found
+  return [line(*item) for item in runs.items()]
+
+
+def compare(
+    names: Mapping[str, str], sources: Sequence[Ids], repeats: int
+) -> list[common.Row]:
+  """The rows of a ladder: `names` are models by role, `target` first and then
+  drafts, the first of them the assistant of transformers."""
+  loaded = {role: checkpoint.load(name) for role, name in names.items()}
+  target, *drafts = names
+  count = 1 + len(drafts) * (len(GAMMAS) + 1)
+  with (tempfile.TemporaryDirectory() as place, tqdm.tqdm(
+      total=count + (repeats + 1) * (4 + count), unit='part') as progress):
+    folder = pathlib.Path(place)
+    progress.set_description('write and convert')
+    written = [export(names[role], folder / role)
+               for role in (target, drafts[0])]
+    engines = transformers_engines(*written) | ctranslate2_engines(
+        written[0], loaded[target].config.vocab_size, folder / 'ctranslate2')
+    engines |= our_engines(
+        loaded[target], {d: loaded[d] for d in drafts}, progress)
+    return rows(decode_in_turn(engines, sources, repeats, progress))
+
+
+def spread(name: str) -> tables.Column:
+  """A ratio and, in brackets, its smallest and largest of one repeat."""
+  parts = [tables.column(f'ratio_to_{name}{x}') for x in ('', '_low', '_high')]
+  return lambda row: '{} ({} to {})'.format(*(part(row) for part in parts))
+
+
+COLUMNS = {
+    'engine': tables.text('engine'), 'mode': tables.text('mode'),
+    'tokens/s': tables.column('tokens_per_second', 1),
+    'over CTranslate2 float32': spread('ctranslate2_float32'),
+    'over assisted': spread('transformers_assisted'),
+    'identical': lambda row: (
+        f'{row.get("identical", tables.MISSING)} of '
+        f'{row.get("sentences", tables.MISSING)}'),
+    'why not': lambda row: tables.cell(row.get('error', ''))}
+
+
+def main() -> None:
+  options = flags.FLAGS
+  words = checkpoint.load('mini/target').vocabulary
+  sources = [
+      words.encode_source(example.source, BUCKETS[-1]).ids
+      for example in examples_lib.load('ende_mini', options.sentences)]
+  names = {role: f'mini/{role}' for role in (
+      'target', 'small', 'base', 'large')}
+  common.publish(
+      f'{len(sources)} sentences, {options.repeats} repeats, batch 1, '
+      f'{common.CORES} threads', COLUMNS,
+      compare(names, sources, options.repeats), options.json)
+
+
+if __name__ == '__main__':
+  flags.DEFINE_integer('sentences', 32, 'Of the held-out help pages.', 1)
+  flags.DEFINE_integer('repeats', 3, 'Counted passes of each engine.', 1)
+  common.main(main)
