@@ -157,16 +157,12 @@ def test_scaling_walks_to_its_end():
 
 
 def test_auto_is_compared_with_the_fastest_fixed_gamma():
-  def line(gamma, seconds):
-    return {'index': 0, 'repeat': 0, 'draft': 'd', 'gamma': gamma,
-            'decoder_seconds': seconds}
-  setting = dict(task='t', draft='d', alpha=0.5, c=0.0, identical=1,
-                 sentences=1)
-  study = adaptive.tables.Study(pathlib.Path(), {}, [
-      setting | {'gamma': 1, 'speedup': 0.9},
-      setting | {'gamma': 3, 'speedup': 2.0},
-      setting | {'gamma': 'auto', 'speedup': 1.6}],
-      [line(0, 2.0), line(1, 2.2), line(3, 1.0), line('auto', 1.25)], [])
-  [row] = adaptive.rows(study)
+  examples = [
+      {'index': 0, 'repeat': 0, 'gamma': gamma, 'decoder_seconds': seconds,
+       'ids': [3, 1], 'beta': [0.5]}
+      for gamma, seconds in ((0, 2.0), (1, 2.2), (3, 1.0), ('auto', 1.25))]
+  row = adaptive.line('d', examples, 0.0)
   assert row['best_gamma'] == 3 and row['auto_over_best'] == 0.8
+  assert row['best_fixed'] == 2 and row['auto'] == pytest.approx(1.6)
   assert row['oracle'] == 2 and row['auto_over_best_low'] is None
+  assert row['identical'] == row['sentences'] == 1

@@ -48,41 +48,42 @@ def study(
   return tables.read(workdir)
 
 
-def over_best(
-    examples: Sequence[common.Row], best: int | str
-) -> tuple[float | None, float | None, float | None]:
-  """Seconds with gamma `best` over those with `auto`: total, and the smallest
-  and largest of one repeat.
+def line(
+    draft: str, examples: Sequence[common.Row], c: float
+) -> common.Row:
+  """The line of one draft, from what was decoded with each gamma.
 
-  Example: 1.0 s with the best and 1.25 s with `auto` give 0.8.
+  Example: plain 2.0 s, gamma 3 1.0 s and `auto` 1.25 s give 0.8 of the best.
   """
-  fixed, auto = ([row for row in examples if row['gamma'] == gamma]
-                 for gamma in (best, AUTO))
-  low, high = metrics.spread(fixed, auto)
-  return metrics.speedup(fixed, auto, 'decoder_seconds'), low, high
+  by_gamma = {
+      gamma: [row for row in examples if row['gamma'] == gamma]
+      for gamma in dict.fromkeys(row['gamma'] for row in examples)}
+  plain, auto = by_gamma[0], by_gamma[AUTO]
+  factors = {gamma: metrics.speedup(plain, rows, 'decoder_seconds') or 0.0
+             for gamma, rows in by_gamma.items()}
+  best = max((g for g in factors if g != AUTO), key=factors.__getitem__)
+  low, high = metrics.spread(by_gamma[best], auto)
+  alpha, _ = metrics.alpha(plain)
+  return {
+      'draft': draft, 'alpha': alpha, 'c': c,
+      'factors': {str(g): f for g, f in factors.items()}, 'best_gamma': best,
+      'best_fixed': factors[best], 'auto': factors[AUTO],
+      'auto_over_best': metrics.speedup(
+          by_gamma[best], auto, 'decoder_seconds'),
+      'auto_over_best_low': low, 'auto_over_best_high': high,
+      'oracle': (None if alpha is None
+                 else float(theory.oracle_factor(alpha, c))),
+      'identical': metrics.identical(plain, auto),
+      'sentences': len({row['index'] for row in auto})}
 
 
 def rows(study: tables.Study) -> list[common.Row]:
-  """A line a draft."""
-  found = []
-  for draft in dict.fromkeys(row['draft'] for row in study.settings):
-    settings = {row['gamma']: row for row in study.settings
-                if row['draft'] == draft}
-    auto = settings.pop(AUTO)
-    factors = {0: 1.0} | {
-        gamma: row['speedup'] for gamma, row in settings.items()}
-    best = max(factors, key=factors.__getitem__)
-    ratio, low, high = over_best(
-        [row for row in study.examples if row['draft'] == draft], best)
-    found.append({
-        'task': auto['task'], 'draft': draft, 'alpha': auto['alpha'],
-        'c': auto['c'], 'factors': {str(g): f for g, f in factors.items()},
-        'best_gamma': best, 'best_fixed': factors[best],
-        'auto': auto['speedup'], 'auto_over_best': ratio,
-        'auto_over_best_low': low, 'auto_over_best_high': high,
-        'oracle': float(theory.oracle_factor(auto['alpha'], auto['c'])),
-        'identical': auto['identical'], 'sentences': auto['sentences']})
-  return found
+  """A line a draft; from the examples, since settings have no `auto`."""
+  return [
+      {'task': study.config['config']['task']} | line(
+          cost['draft'], [row for row in study.examples
+                          if row['draft'] == cost['draft']], cost['c'])
+      for cost in study.costs]
 
 
 COLUMNS = {
