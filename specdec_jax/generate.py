@@ -22,6 +22,7 @@ from jax import numpy as jnp
 import numpy as np
 
 from specdec_jax import adaptive
+from specdec_jax import backend
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import decode
@@ -86,7 +87,8 @@ class Start:
 
 @functools.cache
 def _start(start: Callable, slots: int) -> Callable:
-  return jax.jit(lambda params, ids: start(params, ids, slots))
+  return jax.jit(lambda params, ids: start(params, ids, slots),
+                 compiler_options=backend.compiler_options())
 
 
 @functools.cache
@@ -96,7 +98,8 @@ def _programs(target_start: Callable, spec: decode.Spec) -> Programs:
       start_target=_start(target_start, spec.slots),
       start_draft=_start(spec.drafter.start, spec.slots),
       generate=jax.jit(functools.partial(decode.generate, spec),
-                       donate_argnums=(2, 3)))
+                       donate_argnums=(2, 3),
+                       compiler_options=backend.compiler_options()))
 
 
 def release_programs() -> None:
@@ -316,7 +319,7 @@ def bind(loaded: checkpoint.Loaded, text_size: int) -> t5.Model:
         f'model {loaded.name}: dtype={dtype.name}: allowed are '
         f'{" or ".join(config_lib.DTYPES)}')
   model = t5.bind(
-      loaded.config, text_size=text_size, dtype=dtype, packed=t5.packs())
+      loaded.config, text_size=text_size, dtype=dtype, packed=loaded.packs)
   if isinstance(loaded.placement, sharding.Layout):
     return sharding.placed(model, loaded.placement)
   return model

@@ -54,15 +54,20 @@ class Linear(nn.Module):
 
 
 class Mlp(nn.Module):
-  """Gated GELU (1.1) or relu (1.0)."""
+  """Gated GELU (1.1) or relu (1.0); packed, both gates in one product."""
   config: T5Config
   dropout_rate: float
+  packed: bool = False
 
   @nn.compact
   def __call__(self, x_btd: Float[Array, 'b t d']) -> Float[Array, 'b t d']:
     c = self.config
     wi = functools.partial(Linear, c.d_ff, c.d_model**-0.5)
-    if c.gated:
+    if c.gated and self.packed:
+      both = Linear(2 * c.d_ff, c.d_model**-0.5, name='wi_both')(x_btd)
+      gate, up = jnp.split(both, 2, axis=-1)
+      x_btf = nn.gelu(gate) * up
+    elif c.gated:
       x_btf = nn.gelu(wi(name='wi_0')(x_btd)) * wi(name='wi_1')(x_btd)
     else:
       x_btf = nn.relu(wi(name='wi')(x_btd))
@@ -71,17 +76,24 @@ class Mlp(nn.Module):
 
 
 class Attention(nn.Module):
-  """Multi-head attention over given keys and values; kernels are head-major."""
+  """Multi-head attention over given keys and values; kernels are head-major.
+
+  Packed, query, key and value come from one product.
+  """
   config: T5Config
   dropout_rate: float
+  packed: bool = False
 
   def setup(self):
     c = self.config
     width = c.num_heads * c.head_dim
     # The 1/sqrt(k) of other transformers stands in the query initialiser.
-    self.query = Linear(width, (c.d_model * c.head_dim)**-0.5)
-    self.key = Linear(width, c.d_model**-0.5)
-    self.value = Linear(width, c.d_model**-0.5)
+    if self.packed:
+      self.query_key_value = Linear(3 * width, c.d_model**-0.5)
+    else:
+      self.query = Linear(width, (c.d_model * c.head_dim)**-0.5)
+      self.key = Linear(width, c.d_model**-0.5)
+      self.value = Linear(width, c.d_model**-0.5)
     self.out = Linear(c.d_model, width**-0.5)
     self.dropout = nn.Dropout(self.dropout_rate, deterministic=False)
 
@@ -91,18 +103,27 @@ class Attention(nn.Module):
   def keys_values(self, x_bnd):
     return self._heads(self.key(x_bnd)), self._heads(self.value(x_bnd))
 
+  def queries(self, x_btd):
+    return self._heads(self.query(x_btd))
+
+  def queries_keys_values(self, x_btd):
+    """Of self-attention, each (b, t, h, k)."""
+    if not self.packed:
+      return self.queries(x_btd), *self.keys_values(x_btd)
+    return tuple(map(
+        self._heads, jnp.split(self.query_key_value(x_btd), 3, axis=-1)))
+
   def __call__(
       self,
-      x_btd: Float[Array, 'b t d'],
+      q_bthk: Float[Array, 'b t h k'],
       k_bhkn: Float[Array, 'b h k n'],
       v_bhnk: Float[Array, 'b h n k'],
       bias: Float[Array, '#b #h #t n'],
   ) -> Float[Array, 'b t d']:
-    q_bthk = self._heads(self.query(x_btd))
     scores = jnp.einsum('bthk,bhkn->bhtn', q_bthk, k_bhkn,
                         preferred_element_type=jnp.float32)
-    weights = jax.nn.softmax(scores + bias, axis=-1).astype(x_btd.dtype)
+    weights = jax.nn.softmax(scores + bias, axis=-1).astype(q_bthk.dtype)
     weights = self.dropout(weights)
     mixed_bhtk = jnp.einsum('bhtn,bhnk->bhtk', weights, v_bhnk)
     mixed_bthk = jnp.transpose(mixed_bhtk, (0, 2, 1, 3))
-    return self.out(mixed_bthk.reshape(*x_btd.shape[:2], -1))
+    return self.out(mixed_bthk.reshape(*q_bthk.shape[:2], -1))

@@ -17,6 +17,7 @@ from jax import numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from specdec_jax import accept
+from specdec_jax import backend
 from specdec_jax import cache as cache_lib
 from specdec_jax import draft as draft_lib
 from specdec_jax import sampling as sampling_lib
@@ -176,7 +177,9 @@ def _compiled(loop: Callable, steps: int, start: Callable, params, source_bs,
   state = jax.jit(start, static_argnums=2)(params, source_bs, slots)
   run = functools.partial(loop, source_bs.shape[0], slots)
   began = time.perf_counter()
-  compiled = jax.jit(run).lower(params, state, sampling).compile()
+  compiled = jax.jit(
+      run, compiler_options=backend.compiler_options()
+  ).lower(params, state, sampling).compile()
   compile_seconds = time.perf_counter() - began
 
   def call():

@@ -49,8 +49,8 @@ class EncoderLayer(nn.Module):
     drop = functools.partial(nn.Dropout, rate, deterministic=False)
     attention = layers.Attention(c, rate, name='attention')
     y = norm(name='pre_attention_layer_norm')(x_bsd)
-    k, v = attention.keys_values(y)
-    x_bsd += drop()(attention(y, *cache_lib.ordered(k, v), bias))
+    q, k, v = attention.queries_keys_values(y)
+    x_bsd += drop()(attention(q, *cache_lib.ordered(k, v), bias))
     y = norm(name='pre_mlp_layer_norm')(x_bsd)
     return x_bsd + drop()(layers.Mlp(c, rate, name='mlp')(y))
 
@@ -92,15 +92,16 @@ class DecoderLayer(nn.Module):
   """Self-attention over the cache, cross-attention, MLP."""
   config: T5Config
   dropout_rate: float
+  packed: bool
 
   def setup(self):
     c, rate = self.config, self.dropout_rate
     self.pre_self_attention_layer_norm = layers.RMSNorm(c.norm_epsilon)
     self.pre_cross_attention_layer_norm = layers.RMSNorm(c.norm_epsilon)
     self.pre_mlp_layer_norm = layers.RMSNorm(c.norm_epsilon)
-    self.self_attention = layers.Attention(c, rate)
+    self.self_attention = layers.Attention(c, rate, self.packed)
     self.encoder_decoder_attention = layers.Attention(c, rate)
-    self.mlp = layers.Mlp(c, rate)
+    self.mlp = layers.Mlp(c, rate, self.packed)
     self.dropout = nn.Dropout(rate, deterministic=False)
 
   def cross_keys_values(self, encoded_bsd):
@@ -110,13 +111,14 @@ class DecoderLayer(nn.Module):
   def __call__(self, x_btd, cache, layer, self_bias, cross_bias):
     """Returns (x_btd, k_bhkn, v_bhnk) with this call's positions written."""
     y = self.pre_self_attention_layer_norm(x_btd)
-    k_new, v_new = self.self_attention.keys_values(y)
+    q, k_new, v_new = self.self_attention.queries_keys_values(y)
     k, v = cache_lib.write(
         cache.k[layer], cache.v[layer], k_new, v_new, cache.length)
-    x_btd += self.dropout(self.self_attention(y, k, v, self_bias))
+    x_btd += self.dropout(self.self_attention(q, k, v, self_bias))
     y = self.pre_cross_attention_layer_norm(x_btd)
+    q = self.encoder_decoder_attention.queries(y)
     x_btd += self.dropout(self.encoder_decoder_attention(
-        y, cache.cross.k[layer], cache.cross.v[layer], cross_bias))
+        q, cache.cross.k[layer], cache.cross.v[layer], cross_bias))
     y = self.pre_mlp_layer_norm(x_btd)
     return x_btd + self.dropout(self.mlp(y)), k, v
 
@@ -125,11 +127,13 @@ class Decoder(nn.Module):
   """Reads tokens at each row's own position."""
   config: T5Config
   dropout_rate: float
+  packed: bool
 
   def setup(self):
     c, rate = self.config, self.dropout_rate
     self.relpos_bias = RelativeBias(c)
-    self.layers = [DecoderLayer(c, rate) for _ in range(c.decoder_layers)]
+    self.layers = [DecoderLayer(c, rate, self.packed)
+                   for _ in range(c.decoder_layers)]
     self.decoder_norm = layers.RMSNorm(c.norm_epsilon)
     self.dropout = nn.Dropout(rate, deterministic=False)
     if not c.tied:
@@ -208,7 +212,7 @@ class T5(nn.Module):
   def setup(self):
     self.token_embedder = Embedder(self.config, self.packed)
     self.encoder = Encoder(self.config, self.dropout_rate)
-    self.decoder = Decoder(self.config, self.dropout_rate)
+    self.decoder = Decoder(self.config, self.dropout_rate, self.packed)
 
   def start(self, source_ids: Int[Array, 'b s'], slots: int):
     """Encodes the source (pad 0 masked); returns an empty cache of `slots`."""
@@ -250,23 +254,36 @@ class Model:
   extend: Callable[..., tuple]
 
 
-def packs() -> bool:
-  """Whether this backend wants `pack`: on a CPU the layout of a weight is that
-  of its product; the compilers of accelerators choose their own."""
-  return jax.default_backend() == 'cpu'
-
-
 def pack(config: T5Config, params: Params) -> Params:
   """Weights as a packed model reads them; those of the checkpoint stay as is.
 
-  Tied logits get a table of their own, (d, v): read row by row along d, the
-  embedding would cost a CPU three times as much for several positions.
+  On a CPU every product of a small model costs tens of microseconds besides its
+  bytes, so the decoder's query, key and value become one kernel, and so do both
+  gates. Tied logits get a table of their own, (d, v): read along d, the
+  embedding would cost three times as much for several positions.
   """
-  if not config.tied:
-    return params
-  embedder = params['token_embedder']
-  kernel = jnp.asarray(embedder['embedding'].T)
-  return params | {'token_embedder': {**embedder, 'logits_kernel': kernel}}
+  decoder = dict(params['decoder'])
+  for i in range(config.decoder_layers):
+    decoder[f'layers_{i}'] = _pack_layer(decoder[f'layers_{i}'])
+  packed = params | {'decoder': decoder}
+  if config.tied:
+    embedder = params['token_embedder']
+    kernel = jnp.asarray(embedder['embedding'].T)
+    packed['token_embedder'] = {**embedder, 'logits_kernel': kernel}
+  return packed
+
+
+def _pack_layer(layer: Params) -> Params:
+  def joined(part: Params, *names: str):
+    return {'kernel': jnp.concatenate(
+        [part[name]['kernel'] for name in names], axis=1)}
+  attention, mlp = layer['self_attention'], layer['mlp']
+  layer = layer | {'self_attention': {
+      'query_key_value': joined(attention, 'query', 'key', 'value'),
+      'out': attention['out']}}
+  if 'wi_0' in mlp:
+    layer['mlp'] = {'wi_both': joined(mlp, 'wi_0', 'wi_1'), 'wo': mlp['wo']}
+  return layer
 
 
 def bind(

@@ -17,6 +17,7 @@ import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from specdec_jax import backend
 from specdec_jax import decode
 from specdec_jax import generate
 from specdec_jax import records
@@ -133,7 +134,12 @@ def _at(law: Float[Array, '... v'], token: Int[Array, '...']):
   return jnp.take_along_axis(law, token[..., None], axis=-1)[..., 0]
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.cache
+def _program(spec: decode.Spec):
+  return jax.jit(functools.partial(_round, spec),
+                 compiler_options=backend.compiler_options())
+
+
 def _round(
     spec: decode.Spec, target_params, draft_params, sampling, keys_b, budget_b,
     state: decode.DecodeState
@@ -160,10 +166,10 @@ def _rounds(
 ) -> Iterator[TraceRound]:
   """Plays one sentence again, the first row of a batch of filler."""
   start = decoder.begin([output.source], index)
-  state = start.state
+  state, play = start.state, _program(decoder.spec)
   for counts in output.rounds:
-    state, seen = _round(
-        decoder.spec, start.target_params, start.draft_params,
+    state, seen = play(
+        start.target_params, start.draft_params,
         decoder.sampling, start.keys, start.budget, state)
     host = jax.device_get(seen)
     n = host.proposed[0]

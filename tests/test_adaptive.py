@@ -1,6 +1,7 @@
 """Gamma round by round: the choice, and that it changes nothing but time."""
 
 import dataclasses
+import functools
 
 import jax
 from jax import numpy as jnp
@@ -26,7 +27,9 @@ def run(target, draft, budget, *, rows=(0,), temperature=0.0, seed=0,
   spec = decode.Spec(
       bound.extend, drafter, gamma, budget, budget + gamma + 1)
 
-  @jax.jit
+  # Compiled fast rather than well: it runs once.
+  @functools.partial(
+      jax.jit, compiler_options={'xla_backend_optimization_level': 0})
   def program(rows, keys, sampling):
     return dataclasses.replace(decode.generate(
         spec, {}, {}, bound.start({}, rows, spec.slots),
@@ -69,7 +72,7 @@ def test_gammas_that_do_not_ascend_from_0_are_refused(gammas):
     adaptive.Policy(gammas, jnp.ones(len(gammas)))
 
 
-@pytest.mark.parametrize('budget', [1, 2, 7, 24])
+@pytest.mark.parametrize('budget', [1, 2, 24])
 @pytest.mark.parametrize('draft_seed', [1, 2])
 def test_greedy_output_is_plain_output(budget, draft_seed):
   target, draft = scripted.noisy(1, 8), scripted.noisy(draft_seed, 8)

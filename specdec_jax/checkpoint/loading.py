@@ -12,6 +12,7 @@ from jax import numpy as jnp
 import numpy as np
 
 from specdec_jax import architecture
+from specdec_jax import backend
 from specdec_jax import sharding
 from specdec_jax import t5
 from specdec_jax import vocab
@@ -34,10 +35,15 @@ class Loaded:
   vocabulary: vocab.Vocabulary
   placement: Placement | None = None
 
+  @property
+  def packs(self) -> bool:
+    """Whether decoding reads packed weights; those of a mesh stay as placed."""
+    return backend.packs() and self.placement is None
+
   @functools.cached_property
   def packed(self) -> t5.Params:
     """The weights as decoding reads them (see `t5.pack`)."""
-    return t5.pack(self.config, self.params) if t5.packs() else self.params
+    return t5.pack(self.config, self.params) if self.packs else self.params
 
 
 def place(
