@@ -19,7 +19,10 @@ _CHECK = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))
 
 
 def _is_plain(value) -> bool:
-  leaves = jax.tree.leaves(value, is_leaf=lambda x: x is None)
+  try:
+    leaves = jax.tree.leaves(value, is_leaf=lambda x: x is None)
+  except ValueError:  # a dict whose keys have no order
+    return False
   return all(isinstance(x, _PLAIN) or callable(x) for x in leaves)
 
 

@@ -19,13 +19,6 @@ from specdec_jax import examples
 from specdec_jax import ngram
 from specdec_jax import vocab
 
-_CORPUS = flags.DEFINE_string(
-    'corpus', None, 'Folder of experiments.ladder.corpus.', required=True)
-_TAUGHT = flags.DEFINE_string(
-    'taught', None, "Folder of TSVs of sources and the target's outputs.")
-_OUTPUT = flags.DEFINE_string(
-    'output', None, 'Folder to put the two table folders in.', required=True)
-
 PARTS = ('help.train.tsv', 'packages.train.tsv')
 TABLES = {'unigram': 0, 'bigram': ngram.SUCCESSORS}
 
@@ -36,7 +29,7 @@ def texts(
   """The text of every second column."""
   files = [corpus / name for name in PARTS]
   if taught is not None:
-    more = sorted(taught.glob('*.tsv'))
+    more = sorted(taught.glob('*.train.tsv'))
     if not more:
       raise examples.DataError(f'taught={taught}: no TSV there')
     files += more
@@ -62,13 +55,20 @@ def make(
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments {argv[1:]}')
-  output = pathlib.Path(_OUTPUT.value)
-  make(pathlib.Path(_CORPUS.value),
-       pathlib.Path(_TAUGHT.value) if _TAUGHT.value else None, output)
+  options = flags.FLAGS
+  output = pathlib.Path(options.output)
+  make(pathlib.Path(options.corpus),
+       pathlib.Path(options.taught) if options.taught else None, output)
   for name in TABLES:
     size = sum(p.stat().st_size for p in (output / name).iterdir())
     print(f'{name}: {size / 1e6:.2f} MB')
 
 
 if __name__ == '__main__':
+  flags.DEFINE_string(
+      'corpus', None, 'Folder of experiments.ladder.corpus.', required=True)
+  flags.DEFINE_string(
+      'taught', None, "Folder of TSVs of sources and the target's outputs.")
+  flags.DEFINE_string(
+      'output', None, 'Folder to put the two table folders in.', required=True)
   app.run(main)

@@ -19,12 +19,6 @@ from configs import ladder
 from specdec_jax import checkpoint
 from specdec_jax import examples
 
-_CORPUS = flags.DEFINE_string(
-    'corpus', None, 'Folder of experiments.ladder.corpus.', required=True)
-_LADDER = flags.DEFINE_string(
-    'ladder', None, 'Folder with a training workdir for each model.',
-    required=True)
-
 LIMIT_MB, FILE_LIMIT_MB = 48, 16.7  # a file: 16 MiB
 # Asset of each domain's held-out text.
 TESTS = {'help': 'test.tsv', 'packages': 'test_packages.tsv'}
@@ -46,7 +40,8 @@ def ship(corpus: pathlib.Path, trained: pathlib.Path) -> dict[str, int]:
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments {argv[1:]}')
-  sizes = ship(pathlib.Path(_CORPUS.value), pathlib.Path(_LADDER.value))
+  options = flags.FLAGS
+  sizes = ship(pathlib.Path(options.corpus), pathlib.Path(options.ladder))
   parts: dict[str, float] = {}
   for name, size in sizes.items():
     part = name.partition('/')[0]
@@ -61,4 +56,9 @@ def main(argv):
 
 
 if __name__ == '__main__':
+  flags.DEFINE_string(
+      'corpus', None, 'Folder of experiments.ladder.corpus.', required=True)
+  flags.DEFINE_string(
+      'ladder', None, 'Folder with a training workdir for each model.',
+      required=True)
   app.run(main)

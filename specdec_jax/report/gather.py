@@ -31,6 +31,10 @@ def _whole(x: Any) -> bool:
   return type(x) is int and x >= 0
 
 
+def _gamma(x: Any) -> bool:
+  return _whole(x) or x == 'auto'  # chosen round by round
+
+
 def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
   return lambda x: isinstance(x, list) and all(map(check, x))
 
@@ -45,7 +49,7 @@ def _ratios(x: Any) -> bool:
 
 # A line without these belongs to no setting.
 _GROUP: Checks = {'draft': _text, 'temperature': _number}
-_LINE: Checks = {**_GROUP, 'task': _text, 'target': _text, 'gamma': _whole,
+_LINE: Checks = {**_GROUP, 'task': _text, 'target': _text, 'gamma': _gamma,
                  'repeat': _whole, 'index': _whole}
 _MEASURED: Checks = {
     'ids': _list_of(_whole), 'text': _text, 'reference': _reference,

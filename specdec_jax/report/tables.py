@@ -52,6 +52,12 @@ def figure(value: float | None, digits: int = 2, after: str = '') -> Cell:
   return Cell(number(value, digits) + after, value)
 
 
+def gamma(row: Row) -> Cell:
+  """A number, or `auto`."""
+  value = row['gamma']
+  return figure(value, 0) if isinstance(value, int) else text(value)
+
+
 def _temperature(value: float) -> Cell:
   return Cell(f'{value:g}', value)
 
@@ -105,7 +111,7 @@ def _identical(row: Row) -> Cell:
 _COLUMNS: dict[str, Callable[[Row], Cell | None]] = {
     'draft': lambda s: text(draft(s)),
     'T': lambda s: _temperature(s['temperature']),
-    'γ': lambda s: figure(s['gamma'], 0),
+    'γ': gamma,
     'α': lambda s: figure(s['alpha']),
     '± (s.e.)': lambda s: figure(s['alpha_se'], 3),
     'c': lambda s: figure(s['c'], 3),
@@ -207,7 +213,7 @@ def _compared(row: Row, where: str, why: str) -> Line:
     why = 'not timed'
   return Line((
       text(draft(row)), _temperature(row['temperature']),
-      figure(row['gamma'], 0), figure(row['alpha']), figure(row['c'], 3),
+      gamma(row), figure(row['alpha']), figure(row['c'], 3),
       figure(row['predicted_thm38']), figure(row['predicted_with_verify']),
       figure(row['speedup'], after='×'), text(row['task']),
       Cell(f'{where}, {why}')), _kind(row))
