@@ -291,17 +291,13 @@ def report(cases: list[Case]) -> str:
   return '\n'.join(lines)
 
 
-_CASES = flags.DEFINE_integer('cases', 6000, 'Number of damaged checkpoints.')
-_SEED = flags.DEFINE_integer('seed', 0, 'Of the damages.')
-
-
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments {argv[1:]}')
   logging.set_verbosity(logging.ERROR)
   with tempfile.TemporaryDirectory() as root:
     before, began = peak_mb(), time.monotonic()
-    cases = run(_CASES.value, _SEED.value, pathlib.Path(root))
+    cases = run(flags.FLAGS.cases, flags.FLAGS.seed, pathlib.Path(root))
     seconds, grown = time.monotonic() - began, peak_mb() - before
   for case in failures(cases):
     print(case)
@@ -312,4 +308,6 @@ def main(argv):
 
 
 if __name__ == '__main__':
+  flags.DEFINE_integer('cases', 6000, 'Number of damaged checkpoints.')
+  flags.DEFINE_integer('seed', 0, 'Of the damages.')
   app.run(main)

@@ -68,38 +68,37 @@ def write_random(folder: pathlib.Path, size: str, form: str) -> None:
       form, np.float32)
 
 
-_SIZE = flags.DEFINE_enum(
-    'size', 't5_1_1_base', sorted(architecture.SIZES), 'Model.')
-_KEEP = flags.DEFINE_string('keep', None, 'Folder to write and keep.')
-_FORMS = flags.DEFINE_multi_enum(
-    'format', list(checkpoint.FORMATS), checkpoint.FORMATS, 'Layouts.')
-_DTYPES = flags.DEFINE_multi_enum(
-    'dtype', ['float32', 'bfloat16'], ['float32', 'bfloat16'], 'In memory.')
-
-
 def _run(root: pathlib.Path) -> None:
-  for form in _FORMS.value:
-    folder = root / f'{_SIZE.value}_{form}'
+  for form in flags.FLAGS.format:
+    folder = root / f'{flags.FLAGS.size}_{form}'
     if not folder.exists():
-      write_random(folder, _SIZE.value, form)
-    for dtype in _DTYPES.value:
+      write_random(folder, flags.FLAGS.size, form)
+    for dtype in flags.FLAGS.dtype:
       code = ('from experiments import load_checkpoint as l\n'
               f'print(l.measure({str(folder)!r}, {dtype!r}))')
       printed = subprocess.run([sys.executable, '-c', code], check=True,
                                capture_output=True, text=True).stdout
-      print(f'{_SIZE.value} {form} as {dtype}: {printed.strip()}', flush=True)
+      print(f'{flags.FLAGS.size} {form} as {dtype}: {printed.strip()}',
+            flush=True)
 
 
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments {argv[1:]}')
   logging.set_verbosity(logging.WARNING)
-  if _KEEP.value:
-    _run(pathlib.Path(_KEEP.value))
+  if flags.FLAGS.keep:
+    _run(pathlib.Path(flags.FLAGS.keep))
   else:
     with tempfile.TemporaryDirectory() as root:
       _run(pathlib.Path(root))
 
 
 if __name__ == '__main__':
+  flags.DEFINE_enum(
+      'size', 't5_1_1_base', sorted(architecture.SIZES), 'Model.')
+  flags.DEFINE_string('keep', None, 'Folder to write and keep.')
+  flags.DEFINE_multi_enum(
+      'format', list(checkpoint.FORMATS), checkpoint.FORMATS, 'Layouts.')
+  flags.DEFINE_multi_enum(
+      'dtype', ['float32', 'bfloat16'], ['float32', 'bfloat16'], 'In memory.')
   app.run(main)

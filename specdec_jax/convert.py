@@ -72,29 +72,28 @@ def convert(
         f'{count:,} parameters, {wanted.name}, {config}')
 
 
-_SOURCE = flags.DEFINE_string(
-    'source', None, 'Checkpoint to read.', required=True)
-_OUTPUT = flags.DEFINE_string(
-    'output', None, 'Folder to write.', required=True)
-_FORMAT = flags.DEFINE_enum(
-    'format', None, checkpoint.FORMATS, 'Layout to write.', required=True)
-_DTYPE = flags.DEFINE_enum(
-    'dtype', None, DTYPES, 'Type of the weights; by default the stored one.')
-_VOCABULARY = flags.DEFINE_string(
-    'vocabulary', None, 'SentencePiece file; by default the one beside.')
-
-
 def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments {argv[1:]}')
   logging.set_verbosity(logging.WARNING)  # Orbax tells every step
   try:
-    convert(_SOURCE.value, _OUTPUT.value, _FORMAT.value, _DTYPE.value,
-            _VOCABULARY.value)
+    options = flags.FLAGS
+    convert(options.source, options.output, options.format, options.dtype,
+            options.vocabulary)
   except (checkpoint.CheckpointError, OutputError, vocab.VocabularyError,
           OSError) as error:
     sys.exit(f'error: {error}')
 
 
 if __name__ == '__main__':
+  flags.DEFINE_string(
+      'source', None, 'Checkpoint to read.', required=True)
+  flags.DEFINE_string(
+      'output', None, 'Folder to write.', required=True)
+  flags.DEFINE_enum(
+      'format', None, checkpoint.FORMATS, 'Layout to write.', required=True)
+  flags.DEFINE_enum(
+      'dtype', None, DTYPES, 'Type of the weights; by default the stored one.')
+  flags.DEFINE_string(
+      'vocabulary', None, 'SentencePiece file; by default the one beside.')
   app.run(main)

@@ -23,27 +23,6 @@ from specdec_jax import examples
 from specdec_jax import generate
 from specdec_jax import trace as trace_lib
 
-_TARGET = flags.DEFINE_string('target', None, 'Model folder.', required=True)
-_DRAFT = flags.DEFINE_string(
-    'draft', None, 'Model folder; without one decoding is plain.')
-_GAMMA = flags.DEFINE_integer(
-    'gamma', 4, 'Drafts a round; 0 without a draft.')
-_INPUT = flags.DEFINE_string(
-    'input', None, 'UTF-8 file of a source a line; standard input if none.')
-_PREFIX = flags.DEFINE_string(
-    'prefix', '', 'Put before every source, as T5 was trained.')
-_TEMPERATURE = flags.DEFINE_float('temperature', 0.0, '0 is argmax.')
-_TOP_K = flags.DEFINE_integer('top_k', 0, '0 is off.')
-_TOP_P = flags.DEFINE_float('top_p', 1.0, '1 is off.')
-_MAX_NEW_TOKENS = flags.DEFINE_integer(
-    'max_new_tokens', 256, 'Budget of a line.')
-_BATCH_SIZE = flags.DEFINE_integer('batch_size', 1, 'Lines decoded together.')
-_SEED = flags.DEFINE_integer('seed', 0, 'Of sampling.')
-_TRACE = flags.DEFINE_bool(
-    'trace', False, 'Show the rounds of each line, as the paper\'s Figure 1.')
-_STATS = flags.DEFINE_bool(
-    'stats', False, 'Print rounds, acceptance and tokens a second at the end.')
-
 # Each fate has a sign as well as a colour (256-colour green, red, blue, grey).
 _LOOKS = {
     'accepted': ('32', '{}'), 'rejected': ('31', '[-{}-]'),
@@ -131,17 +110,17 @@ def stats(outputs: Sequence[generate.Output]) -> str:
       f'{ratio(tokens, both, 1)} with the encoders, compilation outside')
 
 
-def load_decoder() -> generate.Decoder:
+def load_decoder(options) -> generate.Decoder:
   """The decoder that the flags describe."""
-  draft = None if _DRAFT.value is None else drafters.load(_DRAFT.value)
-  gamma = _GAMMA.value
-  if draft is None and not _GAMMA.present:
+  draft = None if options.draft is None else drafters.load(options.draft)
+  gamma = options.gamma
+  if draft is None and not options['gamma'].present:
     gamma = 0
   return generate.Decoder(
-      checkpoint.load(_TARGET.value), draft, gamma=gamma,
-      temperature=_TEMPERATURE.value, top_k=_TOP_K.value, top_p=_TOP_P.value,
-      max_new_tokens=_MAX_NEW_TOKENS.value, batch_size=_BATCH_SIZE.value,
-      seed=_SEED.value)
+      checkpoint.load(options.target), draft, gamma=gamma,
+      temperature=options.temperature, top_k=options.top_k,
+      top_p=options.top_p, max_new_tokens=options.max_new_tokens,
+      batch_size=options.batch_size, seed=options.seed)
 
 
 def translate(
@@ -162,14 +141,15 @@ def translate(
 
 
 def main(argv):
+  options = flags.FLAGS
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments {argv[1:]}')
   logging.set_verbosity(logging.WARNING)
   try:
     with jax.default_matmul_precision('highest'):
-      texts = [_PREFIX.value + line for line in read(_INPUT.value)]
+      texts = [options.prefix + line for line in read(options.input)]
       outputs = []
-      for output in translate(load_decoder(), texts, _TRACE.value):
+      for output in translate(load_decoder(options), texts, options.trace):
         print(one_line(output.text), flush=True)
         outputs.append(output)
   except BrokenPipeError:
@@ -178,9 +158,29 @@ def main(argv):
     sys.exit(1)
   except (ValueError, FloatingPointError) as error:
     sys.exit(f'error: {error}')
-  if _STATS.value:
+  if options.stats:
     print(stats(outputs), file=sys.stderr)
 
 
 if __name__ == '__main__':
+  flags.DEFINE_string('target', None, 'Model folder.', required=True)
+  flags.DEFINE_string(
+      'draft', None, 'Model folder; without one decoding is plain.')
+  flags.DEFINE_integer(
+      'gamma', 4, 'Drafts a round; 0 without a draft.')
+  flags.DEFINE_string(
+      'input', None, 'UTF-8 file of a source a line; standard input if none.')
+  flags.DEFINE_string(
+      'prefix', '', 'Put before every source, as T5 was trained.')
+  flags.DEFINE_float('temperature', 0.0, '0 is argmax.')
+  flags.DEFINE_integer('top_k', 0, '0 is off.')
+  flags.DEFINE_float('top_p', 1.0, '1 is off.')
+  flags.DEFINE_integer(
+      'max_new_tokens', 256, 'Budget of a line.')
+  flags.DEFINE_integer('batch_size', 1, 'Lines decoded together.')
+  flags.DEFINE_integer('seed', 0, 'Of sampling.')
+  flags.DEFINE_bool(
+      'trace', False, "Show the rounds of each line, as the paper's Figure 1.")
+  flags.DEFINE_bool(
+      'stats', False, 'Print rounds, acceptance, tokens a second at the end.')
   app.run(main)

@@ -1,7 +1,10 @@
 """Reports: slow cases as plain as fast ones, missing figures as missing."""
 
 import json
+import pathlib
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,7 +12,6 @@ import pytest
 from specdec_jax import metrics
 from specdec_jax import records
 from specdec_jax import report
-from specdec_jax.report import __main__ as command
 from specdec_jax.report import page
 from specdec_jax.report import paper
 from specdec_jax.report import plots
@@ -19,6 +21,8 @@ from tests import rows as rows_lib
 from tests.rows import CONFIG
 from tests.rows import COST
 from tests.rows import row
+
+ROOT = pathlib.Path(__file__).parents[1]
 
 HOSTILE = '</script><img src=x onerror="alert(1)">|`\n# \u2028&\ud800'
 
@@ -378,12 +382,12 @@ def test_a_merged_report_overwrites_no_run(tmp_path):
 
 def test_the_command_needs_an_output_for_several_runs(tmp_path):
   merged(tmp_path)
-  flags = command.flags.FLAGS
-  flags(['x', f'--workdir={tmp_path / "a"}', f'--workdir={tmp_path / "b"}'])
-  with pytest.raises(SystemExit, match='--output: several runs need'):
-    command.main(['x'])
-  flags(['x', f'--workdir={tmp_path / "a"}'])
-  flags.unparse_flags()
+  done = subprocess.run(
+      [sys.executable, '-m', 'specdec_jax.report',
+       f'--workdir={tmp_path / "a"}', f'--workdir={tmp_path / "b"}'],
+      capture_output=True, text=True, check=False, cwd=ROOT)
+  assert done.returncode == 1
+  assert '--output: several runs need' in done.stderr
 
 
 # Drawing.

@@ -9,19 +9,14 @@ from absl import flags
 from specdec_jax import records
 from specdec_jax import report
 
-_WORKDIRS = flags.DEFINE_multi_string(
-    'workdir', None, 'Folder of a run; several are merged.', required=True)
-_OUTPUT = flags.DEFINE_string(
-    'output', None, 'Folder of the merged report; needed for several runs.')
-
 
 def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments {argv[1:]}')
-  workdirs = list(map(pathlib.Path, _WORKDIRS.value))
+  workdirs = list(map(pathlib.Path, flags.FLAGS.workdir))
   try:
-    if _OUTPUT.value:
-      report.write_merged(workdirs, pathlib.Path(_OUTPUT.value))
+    if flags.FLAGS.output:
+      report.write_merged(workdirs, pathlib.Path(flags.FLAGS.output))
     elif len(workdirs) == 1:
       report.write(workdirs[0])
     else:
@@ -31,4 +26,8 @@ def main(argv):
 
 
 if __name__ == '__main__':
+  flags.DEFINE_multi_string(
+      'workdir', None, 'Folder of a run; several are merged.', required=True)
+  flags.DEFINE_string(
+      'output', None, 'Folder of the merged report; needed for several runs.')
   app.run(main)
