@@ -1,5 +1,6 @@
 """Parts of a stored array: the right values, and only the bytes they need."""
 
+from etils import epath
 import numpy as np
 import pytest
 
@@ -58,7 +59,7 @@ def test_a_part_of_a_zarr_array_reads_the_chunks_that_it_touches(
     read.append(key)
     return plain(self, key, *span)
   monkeypatch.setattr(folder_lib.Folder, 'read', counted)
-  leaf = zarr.open_array(folder_lib.Folder(tmp_path), 'a')
+  leaf = zarr.open_array(folder_lib.Folder(epath.Path(tmp_path)), 'a')
   read.clear()
   np.testing.assert_array_equal(leaf.part(part), ARRAY[part])
   rows, columns = (range(*p.indices(n)) for p, n in zip(part, (8, 4),

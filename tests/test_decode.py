@@ -150,7 +150,8 @@ def test_cache_lengths_follow_the_tokens_after_every_round():
       budget)
   keys = decode.sentence_keys(jnp.asarray(0), jnp.arange(1))
   round_of = jax.jit(lambda state: decode.decode_round(
-      spec, None, None, sampling.make(0.0), keys, budget, state))
+      spec, None, None, sampling.make(0.0), keys, budget,
+      decode.room(state, budget), state))
   for _ in range(3):
     state = round_of(state)
     emitted = int(state.length[0]) - 1

@@ -15,8 +15,8 @@ from experiments import figures
 from experiments import table2
 from experiments import table3
 from experiments import table4
+from specdec_jax import job
 from specdec_jax import records
-from specdec_jax import run
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -54,7 +54,7 @@ def test_tables_of_one_grid_share_its_run(lab, monkeypatch):
 
   def refuse(*arguments):
     raise AssertionError('models were loaded again')
-  monkeypatch.setattr(run, 'load_models', refuse)
+  monkeypatch.setattr(job, 'load_models', refuse)
   table4.make(lab)
   draft_size.make(lab)
   (row,) = table(lab, 'table4', 'measured')
