@@ -17,6 +17,7 @@ from experiments import table3
 from experiments import table4
 from specdec_jax import job
 from specdec_jax import records
+from specdec_jax import run
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).parent.parent
