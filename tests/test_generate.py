@@ -122,10 +122,10 @@ def test_caches_are_donated_and_aliased():
   one = decoder()
   ids = jnp.zeros((1, 64), jnp.int32)
   nothing = jnp.zeros(1, jnp.int32)
-  target_cache = one.programs.start_target(one.target.params, ids)
-  draft_cache = one.programs.start_draft(one.draft.params, ids)
+  target_cache = one.programs.start_target(one.target.packed, ids)
+  draft_cache = one.programs.start_draft(one.draft.packed, ids)
   compiled = one.programs.generate.lower(
-      one.target.params, one.draft.params, target_cache, draft_cache,
+      one.target.packed, one.draft.packed, target_cache, draft_cache,
       one.sampling, decode.sentence_keys(jnp.asarray(0), nothing),
       nothing).compile()
   size = sum(x.nbytes for x in jax.tree.leaves((target_cache, draft_cache)))
@@ -261,7 +261,7 @@ def test_options_that_do_not_exist_are_refused():
 
 def test_block_logits_equal_single_steps_through_the_bound_model():
   model = generate.bind(tiny.loaded(tiny.TARGET), 148)
-  params = tiny.loaded(tiny.TARGET).params
+  params = tiny.loaded(tiny.TARGET).packed
   source = jnp.asarray([[5, 6, 7, 1]])
   tokens = jnp.asarray([[0, 8, 9, 10]])
   block, _ = model.extend(params, tokens, model.start(params, source, 8))

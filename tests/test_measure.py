@@ -51,10 +51,10 @@ def test_q_of_a_model_is_that_of_one_pass_over_the_text():
   source = jnp.asarray([[5, 6, 7, 1], [8, 1, 0, 0]])
   law = sampling.make(0.7)
   found = measure.forced_laws(
-      draft_lib.model_drafter(model.start, model.extend), one.params, source,
+      draft_lib.model_drafter(model.start, model.extend), one.packed, source,
       text, law)
   logits, _ = model.extend(
-      one.params, text[:, :-1], model.start(one.params, source, 4))
+      one.packed, text[:, :-1], model.start(one.packed, source, 4))
   np.testing.assert_allclose(found, sampling.law(logits, law), atol=1e-5)
 
 
