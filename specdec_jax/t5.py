@@ -92,7 +92,7 @@ class DecoderLayer(nn.Module):
   """Self-attention over the cache, cross-attention, MLP."""
   config: T5Config
   dropout_rate: float
-  packed: bool
+  packed: bool = False
 
   def setup(self):
     c, rate = self.config, self.dropout_rate
@@ -127,7 +127,7 @@ class Decoder(nn.Module):
   """Reads tokens at each row's own position."""
   config: T5Config
   dropout_rate: float
-  packed: bool
+  packed: bool = False
 
   def setup(self):
     c, rate = self.config, self.dropout_rate

@@ -96,7 +96,7 @@ def test_each_group_has_traces_that_end_in_the_recorded_ids(finished):
 def test_a_finished_run_loads_no_model(finished, options, monkeypatch):
   def refuse(settings):
     raise AssertionError('models were loaded')
-  monkeypatch.setattr(run, 'load_models', refuse)
+  monkeypatch.setattr(run.job_lib, 'load_models', refuse)
   before = untimed(finished)
   run.run(config(options), finished)
   assert untimed(finished) == before
