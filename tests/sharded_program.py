@@ -68,8 +68,8 @@ def placement() -> dict:
   start = jax.jit(generate.bind(target, 192).start, static_argnums=2)
   cache = start(target.params, jax.numpy.ones((8, 16), int), 12)
   kernel = target.params['encoder']['layers_0']['mlp']['wo']['kernel']
-  return {'keys': str(cache.k[0].sharding.spec),
-          'length': str(cache.length.sharding.spec),
+  return {'keys': str(tuple(cache.k[0].sharding.spec)),
+          'length': str(tuple(cache.length.sharding.spec)),
           'rows of wo': [kernel.shape[0], kernel.addressable_data(0).shape[0]]}
 
 
