@@ -60,24 +60,23 @@ def untimed(workdir):
           for row in records.read(workdir / 'examples.jsonl')]
 
 
-@pytest.fixture(scope='module')
-def profiled(options, tmp_path_factory):
-  """The workdir of one process, which also wrote a profile into it."""
-  workdir = tmp_path_factory.mktemp('alone')
+def run_one(options, workdir, *flags):
   subprocess.run(
-      command(options, workdir, f'--jax_profile={workdir / "profile"}'),
-      check=True, capture_output=True,
+      command(options, workdir, *flags), check=True, capture_output=True,
       env={**os.environ, 'PYTHONPATH': str(ROOT), 'JAX_PLATFORMS': 'cpu'})
-  return workdir
 
 
 @pytest.fixture(scope='module')
-def alone(profiled):
-  return untimed(profiled)
+def alone(options, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('alone')
+  run_one(options, workdir)
+  return untimed(workdir)
 
 
-def test_a_profile_reads_draft_verify_and_accept(profiled):
-  [trace] = (profiled / 'profile').rglob('*.xplane.pb')
+def test_a_profile_reads_draft_verify_and_accept(options, tmp_path):
+  run_one({**options, 'repeats': 1, 'sentences': 1}, tmp_path / 'w',
+          f'--jax_profile={tmp_path / "profile"}')
+  [trace] = (tmp_path / 'profile').rglob('*.xplane.pb')
   for scope in (b'/draft/', b'/verify/', b'/accept/'):
     assert scope in trace.read_bytes()
 
