@@ -97,10 +97,18 @@ def test_two_processes_write_the_records_of_one_in_its_order(
   assert not (tmp_path / '1').exists()
 
 
-def test_a_mesh_over_both_processes_gives_the_records_of_one(
+def without_beta(rows):
+  return [{k: v for k, v in row.items() if k != 'beta'} for row in rows]
+
+
+def test_a_mesh_over_both_processes_gives_the_ids_and_rounds_of_one(
     options, alone, tmp_path):
   run_both(options, tmp_path, '--config.mesh=data=1,model=2')
-  assert untimed(tmp_path / '0') == alone
+  found = untimed(tmp_path / '0')
+  assert without_beta(found) == without_beta(alone)
+  for row, other in zip(found, alone, strict=True):
+    # Split sums are added in another order: equal up to rounding.
+    assert row.get('beta') == pytest.approx(other.get('beta'), abs=1e-4)
 
 
 def test_a_killed_process_ends_the_other_and_a_second_run_completes(
