@@ -39,7 +39,7 @@ def machine() -> dict[str, Any]:
   device = jax.devices()[0]
   return {
       'platform': device.platform, 'device': device.device_kind,
-      'devices': jax.device_count(),
+      'devices': jax.device_count(), 'hosts': jax.process_count(),
       'processor': _processor(), 'cores': os.cpu_count(),
       'python': platform.python_version(),
       'versions': {p: importlib.metadata.version(p) for p in _PACKAGES},

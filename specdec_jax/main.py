@@ -32,7 +32,9 @@ def profile() -> contextlib.AbstractContextManager:
   folder = flags.FLAGS.jax_profile
   if not folder or not hosts.is_first():
     return contextlib.nullcontext()
-  return jax.profiler.trace(folder)
+  options = jax.profiler.ProfileOptions()
+  options.python_tracer_level = 0  # what the device does is what is looked for
+  return jax.profiler.trace(folder, profiler_options=options)
 
 
 def main(argv):

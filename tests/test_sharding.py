@@ -46,8 +46,7 @@ def test_speculative_ids_are_the_plain_ones_and_rows_end_apart(eight):
 
 def test_rows_lie_over_data_and_heads_over_model(eight):
   assert eight['placement'] == {
-      'keys': "('data', 'model')",
-      'length': "('data',)", 'rows of wo': [32, 8]}
+      'keys': ['data', 'model'], 'length': ['data'], 'rows of wo': [32, 8]}
 
 
 def test_a_sharded_load_has_the_values_of_a_whole_one(eight):

@@ -3,6 +3,7 @@
 import pytest
 
 from experiments.ladder import teach
+from specdec_jax import checkpoint
 from specdec_jax import generate
 from specdec_jax import records
 from specdec_jax import vocab
@@ -21,7 +22,14 @@ def job(tmp_path_factory):
   folder = tmp_path_factory.mktemp('teach')
   data = folder / 'data.tsv'
   data.write_text(''.join(f'{text}\tx\n' for text in TEXTS))
-  return tiny.save(folder / 'teacher', tiny.TARGET), f'tsv:{data}'
+  one = tiny.loaded(tiny.TARGET)
+  # EOS is far above or far below the other tokens: some outputs end, some not.
+  kernel = one.params['decoder']['logits_dense']['kernel']
+  kernel = kernel.at[:, vocab.EOS_ID].multiply(2.5)
+  params = {**one.params, 'decoder': {
+      **one.params['decoder'], 'logits_dense': {'kernel': kernel}}}
+  checkpoint.save(folder / 'teacher', params, one.config, one.vocabulary)
+  return str(folder / 'teacher'), f'tsv:{data}'
 
 
 def run(job, output, temperature: float = 1.0) -> int:
