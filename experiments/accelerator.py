@@ -36,24 +36,9 @@ from specdec_jax import sampling as sampling_lib
 from specdec_jax import t5
 from specdec_jax import theory
 from specdec_jax.report import markdown
+from specdec_jax.report import paper
 from specdec_jax.report import tables
 
-# Tables 2 and 4 of the paper (T5-XXL on one TPU-v4): task, draft, temperature,
-# gamma, alpha, c, and the factor printed as measured.
-PAPER = (
-    ('EnDe', 'small', 0, 7, 0.75, 0.02, 3.4),
-    ('EnDe', 'base', 0, 7, 0.80, 0.04, 2.8),
-    ('EnDe', 'large', 0, 7, 0.82, 0.11, 1.7),
-    ('EnDe', 'small', 1, 7, 0.62, 0.02, 2.6),
-    ('EnDe', 'base', 1, 5, 0.68, 0.04, 2.4),
-    ('EnDe', 'large', 1, 3, 0.71, 0.11, 1.4),
-    ('CNNDM', 'small', 0, 5, 0.65, 0.02, 3.1),
-    ('CNNDM', 'base', 0, 5, 0.73, 0.04, 3.0),
-    ('CNNDM', 'large', 0, 3, 0.74, 0.11, 2.2),
-    ('CNNDM', 'small', 1, 5, 0.53, 0.02, 2.3),
-    ('CNNDM', 'base', 1, 3, 0.55, 0.04, 2.2),
-    ('CNNDM', 'large', 1, 3, 0.56, 0.11, 1.7),
-)
 GAMMAS = (3, 5, 7)
 # bfloat16 keeps 8 bits: two logits so close may change places by rounding.
 NEAR = 2.0**-8
@@ -242,21 +227,21 @@ def factor_rows(
   plain = clock.run('plain decoding',
                     lambda: token_seconds(plan, target, None, 0))
   found = []
-  for task, draft, temperature, gamma, alpha, c, printed in PAPER:
-    if plain is None or draft not in drafts or draft not in costs:
+  for row in paper.ROWS:
+    if plain is None or row.role not in drafts or row.role not in costs:
       continue
+    cost = costs[row.role]
     seconds = clock.run(
-        f'{task} {draft} γ={gamma} α={alpha}',
-        lambda draft=draft, gamma=gamma, alpha=alpha: token_seconds(
-            plan, target, drafts[draft], gamma, acceptance=alpha))
+        f'{row.study} {row.role} γ={row.gamma} α={row.alpha}',
+        lambda row=row: token_seconds(
+            plan, target, drafts[row.role], row.gamma, acceptance=row.alpha))
     if seconds is not None:
       found.append({
-          'task': task, 'draft': draft, 'temperature': temperature,
-          'gamma': gamma, 'alpha': alpha, 'c_paper': c,
-          'factor_paper': printed, 'c': costs[draft].c,
+          'task': row.study, 'draft': row.role, 'temperature': row.temperature,
+          'gamma': row.gamma, 'alpha': row.alpha, 'c_paper': row.c,
+          'factor_paper': row.speed, 'c': cost.c,
           'predicted': float(theory.walltime_factor(
-              alpha, gamma, costs[draft].c,
-              costs[draft].verify_ratio(gamma))),
+              row.alpha, row.gamma, cost.c, cost.verify_ratio(row.gamma))),
           'factor': plain / seconds})
   return found
 

@@ -22,6 +22,7 @@ from configs import paper
 from specdec_jax import figures
 from specdec_jax import records
 from specdec_jax import report
+from specdec_jax.report import paper as printed
 
 Row = dict[str, Any]
 Column = Callable[[Row], str]
@@ -151,8 +152,7 @@ def with_plain(key: str, digits: int = 1) -> Column:
 
 def role(row: Row) -> str:
   """small, base, ...: what the paper calls a draft of this name."""
-  name = row['draft'].rstrip('/').split('/')[-1]
-  return name.removeprefix('flan_').removeprefix('t5_').removeprefix('1_1_')
+  return printed.role(row['draft']) or row['draft'].rstrip('/').split('/')[-1]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Every printed number of the paper that an experiment is put beside.
+"""Printed numbers of the paper; Tables 2 and 4 stand in `report.paper`.
 
 Leviathan, Kalman and Matias (ICML 2023). Only figures: what they mean stands
 with the scripts that print them.
@@ -6,26 +6,12 @@ with the scripts that print them.
 
 from typing import NamedTuple
 
-from specdec_jax.report import paper
-
 
 class Simplified(NamedTuple):
   """Table 1: c = c_hat = 0."""
   alpha: float
   gamma: int
   operations: float
-  speed: float
-
-
-class Measured(NamedTuple):
-  """Tables 2 and 4: T5-XXL, batch 1, one TPU-v4. `expected` is Thm 3.8."""
-  task: str
-  draft: str
-  temperature: float
-  gamma: int
-  alpha: float
-  c: float
-  expected: float
   speed: float
 
 
@@ -45,16 +31,6 @@ TABLE_1 = (
     Simplified(0.9, 2, 1.11, 2.71),
     Simplified(0.9, 10, 1.60, 6.86),
 )
-
-TABLE_4 = tuple(
-    Measured(row.study, row.role, float(row.temperature), row.gamma, row.alpha,
-             row.c, row.expected, row.speed) for row in paper.ROWS)
-
-# (task, draft, temperature) whose `expected` is more than half a last digit
-# away from Thm 3.8 of the printed alpha, gamma and c, taken to two digits.
-EXPECTED_NOT_FOLLOWING = (('EnDe', 'large', 1.0), ('CNNDM', 'large', 1.0))
-# Follows only so: 2.347 is 2.35 to two digits, and 2.4 from there.
-EXPECTED_ROUNDED_TWICE = (('EnDe', 'base', 1.0),)
 
 TABLE_3 = (
     Alpha('T5-XXL EnDe', 'unigram', 0.08, 0.07),
@@ -89,13 +65,6 @@ LENIENCE_ALPHA = {
 # The same at temperature 0, small, gamma 8, c 0.015: (alpha, factor).
 LENIENCE_GREEDY = {
     1.0: (0.75, 3.3), 0.5: (0.75, 3.3), 0.3: (0.80, 3.9), 0.1: (0.87, 4.9)}
-
-
-def measured(task: str, draft: str, temperature: float) -> Measured | None:
-  """The line of Tables 2 and 4, None where the paper has none."""
-  key = (task, draft, temperature)
-  return next((m for m in TABLE_4
-               if (m.task, m.draft, m.temperature) == key), None)
 
 
 def alpha(target: str, draft: str) -> Alpha | None:

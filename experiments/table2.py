@@ -9,17 +9,15 @@ seconds where the grid is there.
 """
 
 from experiments import common
-from experiments import paper_tables
 from specdec_jax import figures
+from specdec_jax.report import paper
 
 
 def lines(settings: list[common.Row]) -> list[common.Row]:
   """The fastest measured γ of each draft and temperature, with print."""
   rows = []
   for row in figures.best_measured(settings):
-    printed = paper_tables.measured(
-        'CNNDM' if 'cnn' in row['task'] else 'EnDe', common.role(row),
-        row['temperature'])
+    printed = paper.find(row['task'], row['draft'], row['temperature'])
     rows.append({**row, **{
         f'printed_{name}': getattr(printed, name, None)
         for name in ('gamma', 'alpha', 'speed')}})

@@ -10,12 +10,13 @@ Time: four minutes, or seconds where the grid is there.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import statistics
 
 from experiments import common
-from experiments import paper_tables
 from specdec_jax import figures
 from specdec_jax import theory
+from specdec_jax.report import paper
 
 OUTLIER = 0.15  # relative difference from the prediction
 
@@ -80,16 +81,13 @@ def outliers(rows: Sequence[common.Row]) -> str:
 
 def printed() -> list[common.Row]:
   """The paper's table with Thm 3.8 of its own α, γ and c."""
-  notes = {**dict.fromkeys(
-      paper_tables.EXPECTED_NOT_FOLLOWING, 'does not follow from print'),
-      **dict.fromkeys(
-          paper_tables.EXPECTED_ROUNDED_TWICE, 'only when rounded twice')}
   return [
-      {**line._asdict(), 'note': notes.get(line[:3], ''),
-       'formula': float(
-           theory.walltime_factor(line.alpha, line.gamma, line.c)),
-       'ceiling': float(theory.tokens_per_round(line.alpha, line.gamma))}
-      for line in paper_tables.TABLE_4]
+      {**dataclasses.asdict(row), 'formula': row.recomputed,
+       'ceiling': float(theory.tokens_per_round(row.alpha, row.gamma)),
+       'note': ('does not follow from print' if not row.follows else
+                'only when rounded twice'
+                if round(row.recomputed, 1) != row.expected else '')}
+      for row in paper.ROWS]
 
 
 MEASURED = {
@@ -106,7 +104,7 @@ MEASURED = {
     'γc + v': common.column('round_parts'),
 }
 PRINTED = {
-    'task': common.text('task'), 'draft': common.draft,
+    'task': common.text('study'), 'draft': common.text('role'),
     'temperature': common.column('temperature', 0), 'γ': common.text('gamma'),
     'α': common.column('alpha'), 'c': common.column('c'),
     'Exp printed': common.column('expected', 1),
