@@ -222,8 +222,7 @@ class Decoder:
       self, sources: Sequence[vocab.Source], first_index: int
   ) -> list[Output]:
     """Decodes up to `batch_size` sources and times it."""
-    length = vocab.bucket(
-        max(len(s.ids) for s in sources), self.source_buckets)
+    length = self._bucket(sources)
     self.compile(length)
     ids, keys, budget = self._arrays(sources, first_index, length)
 
@@ -237,12 +236,15 @@ class Decoder:
 
   def begin(self, sources: Sequence[vocab.Source], first_index: int) -> Start:
     """Encodes up to `batch_size` sources, for those who play the rounds."""
-    length = vocab.bucket(
-        max(len(s.ids) for s in sources), self.source_buckets)
+    length = self._bucket(sources)
     ids, keys, budget = self._arrays(sources, first_index, length)
     state = decode.init(self.spec, *self._encode_ids(ids), budget)
     return Start(
         self.target.packed, self._draft_params, keys, budget, state)
+
+  def _bucket(self, sources: Sequence[vocab.Source]) -> int:
+    return vocab.bucket(
+        max(len(s.ids) for s in sources), self.source_buckets)
 
   @property
   def _draft_params(self):
