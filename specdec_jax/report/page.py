@@ -90,10 +90,15 @@ def _figures(rows: Sequence[dict]) -> str:
   own = plots.figures(rows)
   if not own:
     return '<p>Nothing was timed, so there is nothing to draw.</p>'
+  return (plots.legend(plots.drafts(rows)) + _grid('figures', own)
+          + _grid('figures wide', plots.papers_figures(rows)))
+
+
+def _grid(name: str, figures: Sequence[tuple[str, str]]) -> str:
   drawn = ''.join(
       f'<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>'
-      for caption, svg in [*own, *plots.papers_figures(rows)])
-  return f'{plots.legend(plots.drafts(rows))}<div class="figures">{drawn}</div>'
+      for caption, svg in figures)
+  return f'<div class="{name}">{drawn}</div>'
 
 
 def _settings(rows: Sequence[dict]) -> str:
