@@ -11,7 +11,6 @@ import time
 import pytest
 
 from specdec_jax import hosts
-from specdec_jax import records
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -21,16 +20,10 @@ NOTICED = hosts.LOST_AFTER + 60
 
 @pytest.fixture(scope='module')
 def options(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('job')
-  (folder / 'data.tsv').write_text(
-      ''.join(f'{text}\t{text}\n' for text in tiny.TEXTS))
-  return {
-      'task': f'tsv:{folder / "data.tsv"}', 'sentences': 5,
-      'target': tiny.save(folder / 'target', tiny.TARGET),
-      'drafts': (tiny.save(folder / 'small', tiny.DRAFTS['small'], 1),),
-      'gammas': (2,), 'max_new_tokens': 6, 'source_buckets': (32,),
-      # So many turns that a process can be killed between two of them.
-      'batch_size': 2, 'repeats': 40, 'temperatures': (1.0,)}
+  # So many turns that a process can be killed between two of them.
+  return tiny.job(
+      tmp_path_factory.mktemp('job'), sentences=5, gammas=(2,),
+      max_new_tokens=6, repeats=40, temperatures=(1.0,))
 
 
 def command(options, workdir, *flags):
@@ -55,11 +48,6 @@ def free_port() -> int:
     return s.getsockname()[1]
 
 
-def untimed(workdir):
-  return [{k: v for k, v in row.items() if not k.endswith('_seconds')}
-          for row in records.read(workdir / 'examples.jsonl')]
-
-
 def run_one(options, workdir, *flags):
   subprocess.run(
       command(options, workdir, *flags), check=True, capture_output=True,
@@ -70,7 +58,7 @@ def run_one(options, workdir, *flags):
 def alone(options, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('alone')
   run_one(options, workdir)
-  return untimed(workdir)
+  return tiny.untimed(workdir)
 
 
 def test_a_profile_reads_draft_verify_and_accept(options, tmp_path):
@@ -92,7 +80,7 @@ def run_both(options, folder, *flags):
 def test_two_processes_write_the_records_of_one_in_its_order(
     options, alone, tmp_path):
   run_both(options, tmp_path)
-  assert untimed(tmp_path / '0') == alone
+  assert tiny.untimed(tmp_path / '0') == alone
   assert (tmp_path / '0' / 'report.md').exists()
   assert not (tmp_path / '1').exists()
 
@@ -104,7 +92,7 @@ def without_beta(rows):
 def test_a_mesh_over_both_processes_gives_the_ids_and_rounds_of_one(
     options, alone, tmp_path):
   run_both(options, tmp_path, '--config.mesh=data=1,model=2')
-  found = untimed(tmp_path / '0')
+  found = tiny.untimed(tmp_path / '0')
   assert without_beta(found) == without_beta(alone)
   for row, other in zip(found, alone, strict=True):
     # Split sums are added in another order: equal up to rounding.
@@ -124,9 +112,9 @@ def test_a_killed_process_ends_the_other_and_a_second_run_completes(
   assert 'another process of this job has ended' in errors
   assert 'it goes on where it stopped' in errors
   second.communicate()
-  assert len(untimed(tmp_path / '0')) < len(alone)
+  assert len(tiny.untimed(tmp_path / '0')) < len(alone)
   run_both(options, tmp_path)
-  assert untimed(tmp_path / '0') == alone
+  assert tiny.untimed(tmp_path / '0') == alone
 
 
 def test_what_the_first_refuses_ends_all_with_its_message(

@@ -1,10 +1,7 @@
 """Reports: slow cases as plain as fast ones, missing figures as missing."""
 
 import json
-import pathlib
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -21,8 +18,6 @@ from tests import rows as rows_lib
 from tests.rows import CONFIG
 from tests.rows import COST
 from tests.rows import row
-
-ROOT = pathlib.Path(__file__).parents[1]
 
 HOSTILE = '</script><img src=x onerror="alert(1)">|`\n# \u2028&\ud800'
 
@@ -101,11 +96,6 @@ def test_the_paper_s_row_stands_behind_ours(tmp_path):
   assert found[1].endswith("here, the paper's γ |")
   assert found[2].split('|')[4:9] == [
       ' *0.75* ', ' *0.020* ', ' *3.2* ', ' *–* ', ' *3.4×* ']
-
-
-def test_two_printed_rows_do_not_follow_from_their_own_inputs():
-  assert [(r.study, r.role, r.temperature) for r in paper.ROWS
-          if not r.follows] == [('EnDe', 'large', 1), ('CNNDM', 'large', 1)]
 
 
 @pytest.mark.parametrize(('task', 'draft', 'study', 'role'), [
@@ -342,52 +332,6 @@ def test_a_verify_ratio_below_one_is_doubted(tmp_path):
   text = workdir(tmp_path, [row(), row(gamma=2), row(gamma=4)], [cost])
   assert 'for 1 settings: D, temperature 0, γ=2.' in text
   assert '2 of 2 settings were timed in one repeat' in text
-
-
-# Several runs.
-
-
-def merged(tmp_path, **second):
-  rows_lib.write(tmp_path / 'a', [row(), row(gamma=2, decoder_seconds=0.5)])
-  config = json.loads(json.dumps(CONFIG))
-  config['environment'] |= {'device': 'gpu', 'versions': {'jax': '9'}}
-  rows_lib.write(
-      tmp_path / 'b', [row(task='other'), row(gamma=2, task='other')],
-      config=config)
-  report.write_merged([tmp_path / 'a', tmp_path / 'b'], tmp_path / 'c')
-  return tmp_path / 'c'
-
-
-def test_merged_rows_keep_task_machine_and_run(tmp_path):
-  rows = records.read(merged(tmp_path) / 'settings.jsonl')
-  assert [(r['task'], r['machine'], r['run']) for r in rows] == [
-      ('test', 'cpu, P', 'a'), ('other', 'gpu, P', 'b')]
-
-
-def test_a_merged_report_has_a_table_for_each_task_and_tells_differences(
-    tmp_path):
-  text, found = both(merged(tmp_path))
-  assert '## Temperature 0: test, T, cpu, P (a)' in text
-  assert '## Temperature 0: other, T, gpu, P (b)' in text
-  for form in (text, found):
-    assert 'The runs differ in device: cpu in a, gpu in b' in form
-    assert 'The runs differ in jax version: 0 in a, 9 in b' in form
-
-
-def test_a_merged_report_overwrites_no_run(tmp_path):
-  merged(tmp_path)
-  with pytest.raises(records.WorkdirError, match='is the workdir of a run'):
-    report.write_merged([tmp_path / 'a', tmp_path / 'b'], tmp_path / 'a')
-
-
-def test_the_command_needs_an_output_for_several_runs(tmp_path):
-  merged(tmp_path)
-  done = subprocess.run(
-      [sys.executable, '-m', 'specdec_jax.report',
-       f'--workdir={tmp_path / "a"}', f'--workdir={tmp_path / "b"}'],
-      capture_output=True, text=True, check=False, cwd=ROOT)
-  assert done.returncode == 1
-  assert '--output: several runs need' in done.stderr
 
 
 # Drawing.

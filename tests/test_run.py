@@ -24,16 +24,9 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 @pytest.fixture(scope='module')
 def options(tmp_path_factory):
-  """Options of a job on models and data in folders."""
-  folder = tmp_path_factory.mktemp('job')
-  (folder / 'data.tsv').write_text(
-      ''.join(f'{text}\t{text}\n' for text in tiny.TEXTS))
-  return {
-      'task': f'tsv:{folder / "data.tsv"}', 'sentences': 3,
-      'target': tiny.save(folder / 'target', tiny.TARGET),
-      'drafts': (tiny.save(folder / 'small', tiny.DRAFTS['small'], 1),),
-      'gammas': (1, 3), 'max_new_tokens': 8, 'source_buckets': (32,),
-      'batch_size': 2, 'repeats': 2}
+  return tiny.job(
+      tmp_path_factory.mktemp('job'), sentences=3, gammas=(1, 3),
+      max_new_tokens=8, repeats=2)
 
 
 def config(options, **changes) -> ml_collections.ConfigDict:
@@ -47,12 +40,6 @@ def finished(options, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('run')
   run.run(config(options), workdir)
   return workdir
-
-
-def untimed(path):
-  """Records without seconds, which no two runs share."""
-  return [{k: v for k, v in row.items() if not k.endswith('_seconds')}
-          for row in records.read(path / 'examples.jsonl')]
 
 
 def test_there_is_a_line_for_each_setting_sentence_and_repeat(finished):
@@ -97,9 +84,9 @@ def test_a_finished_run_loads_no_model(finished, options, monkeypatch):
   def refuse(settings):
     raise AssertionError('models were loaded')
   monkeypatch.setattr(run.job_lib, 'load_models', refuse)
-  before = untimed(finished)
+  before = tiny.untimed(finished)
   run.run(config(options), finished)
-  assert untimed(finished) == before
+  assert tiny.untimed(finished) == before
 
 
 def test_drafts_without_a_model_run_measured_and_lossy_ones_say_so(
@@ -131,7 +118,7 @@ def test_a_record_cut_in_the_middle_is_completed_to_the_same_records(
   whole = (finished / 'examples.jsonl').read_bytes()
   (tmp_path / 'examples.jsonl').write_bytes(whole[:len(whole) * 9 // 10])
   run.run(config(options), tmp_path)
-  assert untimed(tmp_path) == untimed(finished)
+  assert tiny.untimed(tmp_path) == tiny.untimed(finished)
 
 
 def command(options, workdir, **changes):
@@ -154,7 +141,7 @@ def test_a_killed_run_goes_on_to_the_same_records(finished, options, tmp_path):
   assert child.wait() == -signal.SIGKILL
   kept = path.read_bytes().count(b'\n')
   subprocess.run(arguments, env=environment, check=True, capture_output=True)
-  assert untimed(tmp_path) == untimed(finished)
+  assert tiny.untimed(tmp_path) == tiny.untimed(finished)
   assert kept > 10
 
 

@@ -7,6 +7,7 @@ import tempfile
 import jax
 
 from specdec_jax import checkpoint
+from specdec_jax import records
 from specdec_jax import t5
 from specdec_jax import vocab
 
@@ -53,3 +54,20 @@ def save(folder: pathlib.Path, model: t5.T5Config, seed: int = 0) -> str:
   one = loaded(model, seed)
   checkpoint.save(folder, one.params, one.config, one.vocabulary)
   return str(folder)
+
+
+def job(folder: pathlib.Path, **options) -> dict:
+  """Options of a job on models and data in a folder."""
+  (folder / 'data.tsv').write_text(
+      ''.join(f'{text}\t{text}\n' for text in TEXTS))
+  return {
+      'task': f'tsv:{folder / "data.tsv"}',
+      'target': save(folder / 'target', TARGET),
+      'drafts': (save(folder / 'small', DRAFTS['small'], 1),),
+      'source_buckets': (32,), 'batch_size': 2, **options}
+
+
+def untimed(workdir: pathlib.Path) -> list[records.Row]:
+  """Records without seconds, which no two runs share."""
+  return [{k: v for k, v in row.items() if not k.endswith('_seconds')}
+          for row in records.read(workdir / 'examples.jsonl')]

@@ -1,0 +1,61 @@
+"""One report of several runs."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from specdec_jax import records
+from specdec_jax import report
+from tests import rows as rows_lib
+from tests.rows import CONFIG
+from tests.rows import row
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def merged(tmp_path):
+  rows_lib.write(tmp_path / 'a', [row(), row(gamma=2, decoder_seconds=0.5)])
+  config = json.loads(json.dumps(CONFIG))
+  config['environment'] |= {'device': 'gpu', 'versions': {'jax': '9'}}
+  rows_lib.write(
+      tmp_path / 'b', [row(task='other'), row(gamma=2, task='other')],
+      config=config)
+  report.write_merged([tmp_path / 'a', tmp_path / 'b'], tmp_path / 'c')
+  return tmp_path / 'c'
+
+
+def test_merged_rows_keep_task_machine_and_run(tmp_path):
+  rows = records.read(merged(tmp_path) / 'settings.jsonl')
+  assert [(r['task'], r['machine'], r['run']) for r in rows] == [
+      ('test', 'cpu, P', 'a'), ('other', 'gpu, P', 'b')]
+
+
+def test_a_merged_report_has_a_table_for_each_task_and_tells_differences(
+    tmp_path):
+  folder = merged(tmp_path)
+  text = (folder / 'report.md').read_text()
+  found = (folder / 'report.html').read_text()
+  assert '## Temperature 0: test, T, cpu, P (a)' in text
+  assert '## Temperature 0: other, T, gpu, P (b)' in text
+  for form in (text, found):
+    assert 'The runs differ in device: cpu in a, gpu in b' in form
+    assert 'The runs differ in jax version: 0 in a, 9 in b' in form
+
+
+def test_a_merged_report_overwrites_no_run(tmp_path):
+  merged(tmp_path)
+  with pytest.raises(records.WorkdirError, match='is the workdir of a run'):
+    report.write_merged([tmp_path / 'a', tmp_path / 'b'], tmp_path / 'a')
+
+
+def test_the_command_needs_an_output_for_several_runs(tmp_path):
+  merged(tmp_path)
+  done = subprocess.run(
+      [sys.executable, '-m', 'specdec_jax.report',
+       f'--workdir={tmp_path / "a"}', f'--workdir={tmp_path / "b"}'],
+      capture_output=True, text=True, check=False, cwd=ROOT)
+  assert done.returncode == 1
+  assert '--output: several runs need' in done.stderr
