@@ -85,6 +85,13 @@ def write(
   """
   rows = jnp.arange(k_bhkn.shape[0])[:, None]
   positions = length_b[:, None] + jnp.arange(k_new.shape[1])[None]
+  if positions.size == 1:
+    # XLA turns the scatter of one position into slice updates, one for each
+    # reader, and copies the whole cache for each. A second position, past the
+    # end and so dropped, keeps it a scatter in place.
+    positions = jnp.pad(
+        positions, ((0, 0), (0, 1)), constant_values=k_bhkn.shape[-1])
+    k_new, v_new = (jnp.repeat(x, 2, axis=1) for x in (k_new, v_new))
   how: Any = dict(mode='drop', unique_indices=True)
   return (k_bhkn.at[rows, :, :, positions].set(k_new, **how),
           v_bhnk.at[rows, :, positions].set(v_new, **how))

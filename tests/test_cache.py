@@ -44,6 +44,18 @@ def test_a_block_wider_than_the_slots_fills_them_from_its_start():
   assert _written([0, 1], t=6) == [[1, 2, 3, 4], [0, 11, 12, 13]]
 
 
+def test_one_position_of_one_row_is_written_like_any_other():
+  def written(length):
+    k, v = cache_lib.write(
+        jnp.zeros((1, 1, 1, 4)), jnp.zeros((1, 1, 4, 1)), _new(1, 1),
+        _new(1, 1), jnp.array([length]))
+    assert k[:, 0, 0].tolist() == v[:, 0, :, 0].tolist()
+    return k[0, 0, 0].tolist()
+  assert written(0) == [1, 0, 0, 0]
+  assert written(3) == [0, 0, 0, 1]
+  assert written(4) == written(9) == [0, 0, 0, 0]
+
+
 def test_a_new_cache_is_empty_and_shaped_after_the_source():
   cache = _cache()
   assert cache.length.tolist() == [0, 0]

@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import logging
 import pathlib
+import re
 
 import jax
 from jax import numpy as jnp
@@ -118,18 +119,34 @@ def test_nothing_is_compiled_inside_the_timed_region(caplog):
   assert compilations(caplog, lambda: one.decode_batch(sources, 5)) == 0
 
 
+def compiled_loop(one):
+  """The compiled loop of a decoder and its caches (no draft: None)."""
+  ids = jnp.zeros((one.batch_size, 64), jnp.int32)
+  nothing = jnp.zeros(one.batch_size, jnp.int32)
+  params = one.draft.packed if one.spec.gamma else None
+  caches = (one.programs.start_target(one.target.packed, ids),
+            one.programs.start_draft(params, ids))
+  return one.programs.generate.lower(
+      one.target.packed, params, *caches, one.sampling,
+      decode.sentence_keys(jnp.asarray(0), nothing),
+      nothing).compile(), caches
+
+
 def test_caches_are_donated_and_aliased():
-  one = decoder()
-  ids = jnp.zeros((1, 64), jnp.int32)
-  nothing = jnp.zeros(1, jnp.int32)
-  target_cache = one.programs.start_target(one.target.packed, ids)
-  draft_cache = one.programs.start_draft(one.draft.packed, ids)
-  compiled = one.programs.generate.lower(
-      one.target.packed, one.draft.packed, target_cache, draft_cache,
-      one.sampling, decode.sentence_keys(jnp.asarray(0), nothing),
-      nothing).compile()
-  size = sum(x.nbytes for x in jax.tree.leaves((target_cache, draft_cache)))
+  compiled, caches = compiled_loop(decoder())
+  size = sum(x.nbytes for x in jax.tree.leaves(caches))
   assert compiled.memory_analysis().alias_size_in_bytes >= size
+
+
+@pytest.mark.parametrize('gamma', [0, 4])
+@pytest.mark.parametrize('batch_size', [1, 2])
+def test_no_step_copies_a_cache(gamma, batch_size):
+  compiled, caches = compiled_loop(
+      decoder(gamma=gamma, batch_size=batch_size, slots=BUDGET + 9))
+  shapes = {str(list(x.shape)).replace(' ', '')
+            for cache in caches if cache for x in (*cache.k, *cache.v)}
+  copied = set(re.findall(r'= \w+(\[[\d,]+\])\S* copy\(', compiled.as_text()))
+  assert not shapes & copied
 
 
 def test_released_programs_give_their_memory_mappings_back():
