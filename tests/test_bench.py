@@ -109,12 +109,30 @@ def test_a_peer_that_fails_is_left_out_by_name(monkeypatch):
     raise NotImplementedError('not T5')
   bar = tqdm.tqdm(disable=True)
   found = peers.decode_in_turn(
-      {peers.ASSISTED: refuse, ('ours', 'plain'): lambda source: source},
+      {peers.ASSISTED: peers.timed(refuse),
+       ('ours', 'plain'): peers.timed(lambda source: source)},
       [(3, 1)], 2, bar)
   assert found[peers.ASSISTED].error == 'NotImplementedError: not T5'
   assert found['ours', 'plain'].tokens == [2, 2]
-  with pytest.raises(NotImplementedError):
-    peers.decode_in_turn({('ours', 'plain'): refuse}, [(3, 1)], 1, bar)
+  with pytest.raises(peers.EngineError, match='not T5'):
+    peers.decode_in_turn(
+        {('ours', 'plain'): peers.timed(refuse)}, [(3, 1)], 1, bar)
+
+
+def echo_engines(word):
+  """Engines for another process to make."""
+  def refuse(source):
+    raise TypeError(word)
+  return {('echo', 'plain'): lambda source: source, ('echo', 'no'): refuse}
+
+
+def test_engines_run_and_refuse_in_a_process_of_their_own():
+  with peers.own_process(echo_engines, 'not here') as engines:
+    outputs, seconds = engines['echo', 'plain']([(3, 1), (4, 1)])
+    assert outputs == [(3, 1), (4, 1)] and seconds >= 0
+    with pytest.raises(peers.EngineError, match='TypeError: not here'):
+      engines['echo', 'no']([(3, 1)])
+    assert engines['echo', 'plain']([(5, 1)])[0] == [(5, 1)]
 
 
 def test_ids_of_every_peer_are_those_of_our_plain_decoding(tmp_path):
@@ -129,7 +147,8 @@ def test_ids_of_every_peer_are_those_of_our_plain_decoding(tmp_path):
   [expected] = plain.decode_batch([vocab.Source(source, 9)], 0)
   written = peers.export(str(folder), tmp_path / 'hf')
   engines = peers.transformers_engines(written, written)
-  engines |= peers.ctranslate2_engines(written, 152, tmp_path / 'ct2')
+  engines |= peers.ctranslate2_engines(
+      peers.convert(written, 152, str(tmp_path / 'ct2')), 'float32')
   for key in (peers.REFERENCE, peers.ASSISTED, peers.BASE):
     assert engines[key](source) == expected.ids, key
 

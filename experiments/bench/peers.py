@@ -7,22 +7,28 @@
 Target and drafts are the built-in ladder, float32 (the stored values are
 bfloat16, so exact), written in Hugging Face's layout to a temporary folder and
 read from there by the peers. All get the same source ids, one sentence at a
-time, greedy, at most 64 tokens, two threads. Every engine decodes all sentences
-in turn, in one process, repeat by repeat; a first pass over the sentences is
-not counted. Seconds are those of the whole call, encoder included, for all
-alike. `identical` counts sentences with the ids of transformers' plain greedy
-search. Two cores: about five minutes, most of them compiling.
+time, greedy, at most 64 tokens, two threads. Each library has a process of its
+own, CTranslate2 one for each type of numbers: with a second model loaded beside
+it, it takes four times as long. All engines decode all sentences in turn, repeat
+by repeat; a first pass over the sentences is not counted. Seconds are those of
+the whole call, encoder included, for all alike. `identical` counts sentences
+with the ids of transformers' plain greedy search. Two cores: about four minutes,
+most of them compiling.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
 import dataclasses
+import functools
 import importlib
+import multiprocessing
 import pathlib
 import tempfile
 import time
 from typing import Any
 
 from absl import flags
+import jax
 from jax import numpy as jnp
 import numpy as np
 import tqdm
@@ -47,7 +53,12 @@ PAUSE = 0.5  # seconds; threads of the engine before spin that long for work
 
 Ids = tuple[int, ...]
 Engine = Callable[[Ids], Ids]  # source ids, EOS last -> output ids with EOS
+Pass = Callable[[Sequence[Ids]], tuple[list[Ids], float]]  # outputs, seconds
 Key = tuple[str, str]          # engine, mode
+
+
+class EngineError(Exception):
+  """What an engine that cannot run said."""
 
 
 def cut(ids: Sequence[int]) -> Ids:
@@ -106,30 +117,30 @@ class NumberTokenizer:
     return str(token)
 
 
-def ctranslate2_engines(
-    target: str, size: int, folder: pathlib.Path
-) -> dict[Key, Engine]:
-  """Greedy search in float32 and in int8."""
+def convert(target: str, size: int, folder: str) -> str:
+  """Writes a model of Hugging Face's layout in CTranslate2's."""
   ctranslate2: Any = importlib.import_module('ctranslate2')
 
   class Converter(ctranslate2.converters.TransformersConverter):
 
     def load_tokenizer(self, tokenizer_class, model_name_or_path, **options):
       return NumberTokenizer(size)
-  Converter(target).convert(str(folder))
+  return Converter(target).convert(folder)
 
-  def engine(kind: str) -> Engine:
-    translator = ctranslate2.Translator(
-        str(folder), device='cpu', compute_type=kind, inter_threads=1,
-        intra_threads=common.CORES)
 
-    def decode(source: Ids) -> Ids:
-      [found] = translator.translate_batch(
-          [[str(i) for i in source]], beam_size=1, max_decoding_length=TOKENS,
-          return_end_token=True)
-      return cut([int(token) for token in found.hypotheses[0]])
-    return decode
-  return {('ctranslate2', kind): engine(kind) for kind in ('float32', 'int8')}
+def ctranslate2_engines(folder: str, kind: str) -> dict[Key, Engine]:
+  """Greedy search in one type of numbers."""
+  ctranslate2: Any = importlib.import_module('ctranslate2')
+  translator = ctranslate2.Translator(
+      folder, device='cpu', compute_type=kind, inter_threads=1,
+      intra_threads=common.CORES)
+
+  def decode(source: Ids) -> Ids:
+    [found] = translator.translate_batch(
+        [[str(i) for i in source]], beam_size=1, max_decoding_length=TOKENS,
+        return_end_token=True)
+    return cut([int(token) for token in found.hypotheses[0]])
+  return {('ctranslate2', kind): decode}
 
 
 def policy(
@@ -145,13 +156,13 @@ def policy(
       costs.c, {gamma: costs.verify_ratio(gamma) for gamma in gammas})
 
 
-def our_engines(
-    target: checkpoint.Loaded, drafts: Mapping[str, checkpoint.Loaded],
-    progress: tqdm.tqdm
-) -> dict[Key, Engine]:
-  """Plain, and with every draft each gamma and `auto`."""
-  def engine(name: str, **options: Any) -> Engine:
-    progress.set_description(f'compile {name}')
+def our_engines(names: Mapping[str, str]) -> dict[Key, Engine]:
+  """Plain, and with every draft each gamma and `auto`; models by role."""
+  target, *drafts = map(checkpoint.load, names.values())
+  progress = tqdm.tqdm(total=1 + len(drafts) * (len(GAMMAS) + 1),
+                       desc='compile', unit='program')
+
+  def engine(**options: Any) -> Engine:
     decoder = generate.Decoder(
         target, max_new_tokens=TOKENS, source_buckets=BUCKETS, **options)
     for length in BUCKETS:
@@ -160,16 +171,72 @@ def our_engines(
     return lambda source: decoder.decode_batch(
         [vocab.Source(source, len(source))], 0)[0].ids
 
-  found = {('ours', 'plain'): engine('plain', gamma=0)}
-  for name, draft in drafts.items():
+  found = {('ours', 'plain'): engine(gamma=0)}
+  for name, draft in zip(list(names)[1:], drafts, strict=True):
     for gamma in GAMMAS:
-      mode = f'{name} γ={gamma}'
-      found['ours', mode] = engine(mode, draft=draft, gamma=gamma)
-    mode = f'{name} γ=auto'
-    found['ours', mode] = engine(
-        mode, draft=draft, gamma=max(config_lib.AUTO_GAMMAS),
+      found['ours', f'{name} γ={gamma}'] = engine(draft=draft, gamma=gamma)
+    found['ours', f'{name} γ=auto'] = engine(
+        draft=draft, gamma=max(config_lib.AUTO_GAMMAS),
         policy=policy(target, draft))
+  progress.close()
   return found
+
+
+def timed(engine: Engine) -> Pass:
+  """All sentences, one by one, and the seconds they took.
+
+  Raises (the function returned):
+    EngineError: for what a peer raises; each refuses in its own way.
+  """
+  def decode(sources: Sequence[Ids]) -> tuple[list[Ids], float]:
+    began = time.perf_counter()
+    try:
+      outputs = [engine(source) for source in sources]
+    except (AttributeError, IndexError, NotImplementedError, RuntimeError,
+            TypeError, ValueError) as error:
+      raise EngineError(f'{type(error).__name__}: {error}') from error
+    return outputs, time.perf_counter() - began
+  return decode
+
+
+def serve(connection: Any, make: Callable[..., dict[Key, Engine]],
+          args: Sequence[Any]) -> None:
+  """The process of one library: makes its engines, then decodes as asked."""
+  with jax.default_matmul_precision('highest'):
+    engines = make(*args)
+    connection.send(list(engines))
+    while asked := connection.recv():
+      key, sources = asked
+      try:
+        connection.send(timed(engines[key])(sources))
+      except EngineError as error:
+        connection.send(error)
+
+
+def ask(
+    connection: Any, key: Key, sources: Sequence[Ids]
+) -> tuple[list[Ids], float]:
+  """One pass in the process at the other end."""
+  connection.send((key, sources))
+  answer = connection.recv()
+  if isinstance(answer, EngineError):
+    raise answer
+  return answer
+
+
+@contextlib.contextmanager
+def own_process(
+    make: Callable[..., dict[Key, Engine]], *args: Any
+) -> Iterator[dict[Key, Pass]]:
+  """The engines of `make(*args)` in a process of their own, until the end."""
+  spawn = multiprocessing.get_context('spawn')
+  here, there = spawn.Pipe()
+  process = spawn.Process(target=serve, args=(there, make, args), daemon=True)
+  process.start()
+  there.close()  # so that the end of the process ends `recv`
+  yield {key: functools.partial(ask, here, key) for key in here.recv()}
+  here.send(None)
+  process.join()
 
 
 @dataclasses.dataclass
@@ -183,33 +250,30 @@ class Run:
 
 
 def decode_in_turn(
-    engines: Mapping[Key, Engine], sources: Sequence[Ids], repeats: int,
+    engines: Mapping[Key, Pass], sources: Sequence[Ids], repeats: int,
     progress: tqdm.tqdm
 ) -> dict[Key, Run]:
   """Every engine over all sentences, repeat by repeat; the first is not
-  counted, and an engine that fails in it is left out by name."""
+  counted, and a peer that fails in it is left out by name."""
   runs = {key: Run() for key in engines}
   for repeat in range(repeats + 1):
     # Turned round each time, so that a machine that slows down favours none.
     for key in list(engines)[::-1 if repeat % 2 else 1]:
-      run, decode = runs[key], engines[key]
+      run = runs[key]
       progress.set_description(f'repeat {repeat}: {" ".join(key)}')
       progress.update()
       if run.error:
         continue
       time.sleep(PAUSE)
-      began = time.perf_counter()
       try:
-        run.ids = [decode(source) for source in sources]
-      # A peer may refuse in its own ways; what it says goes into its row.
-      except (AttributeError, IndexError, NotImplementedError, RuntimeError,
-              TypeError, ValueError) as error:
+        run.ids, seconds = engines[key](sources)
+      except EngineError as error:
         if key[0] == 'ours' or repeat:
           raise
-        run.error = f'{type(error).__name__}: {error}'
+        run.error = str(error)
         continue
       if repeat:
-        run.seconds.append(time.perf_counter() - began)
+        run.seconds.append(seconds)
         run.tokens.append(sum(map(len, run.ids)))
   return runs
 
@@ -249,20 +313,22 @@ def compare(
 ) -> list[common.Row]:
   """The rows of a ladder: `names` are models by role, `target` first and then
   drafts, the first of them the assistant of transformers."""
-  loaded = {role: checkpoint.load(name) for role, name in names.items()}
-  target, *drafts = names
-  count = 1 + len(drafts) * (len(GAMMAS) + 1)
-  with (tempfile.TemporaryDirectory() as place, tqdm.tqdm(
-      total=count + (repeats + 1) * (4 + count), unit='part') as progress):
+  target, draft, *_ = names
+  size = checkpoint.read_config(names[target]).vocab_size
+  with (tempfile.TemporaryDirectory() as place,
+        contextlib.ExitStack() as processes):
     folder = pathlib.Path(place)
-    progress.set_description('write and convert')
-    written = [export(names[role], folder / role)
-               for role in (target, drafts[0])]
-    engines = transformers_engines(*written) | ctranslate2_engines(
-        written[0], loaded[target].config.vocab_size, folder / 'ctranslate2')
-    engines |= our_engines(
-        loaded[target], {d: loaded[d] for d in drafts}, progress)
-    return rows(decode_in_turn(engines, sources, repeats, progress))
+    written = [export(names[role], folder / role) for role in (target, draft)]
+    converted = convert(written[0], size, str(folder / 'ctranslate2'))
+    families = ((transformers_engines, *written),
+                (ctranslate2_engines, converted, 'float32'),
+                (ctranslate2_engines, converted, 'int8'),
+                (our_engines, names))
+    engines: dict[Key, Pass] = {}
+    for make, *args in families:
+      engines |= processes.enter_context(own_process(make, *args))
+    with tqdm.tqdm(total=(repeats + 1) * len(engines), unit='pass') as progress:
+      return rows(decode_in_turn(engines, sources, repeats, progress))
 
 
 def spread(name: str) -> tables.Column:
