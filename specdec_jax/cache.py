@@ -83,18 +83,32 @@ def write(
   Example: with n = 4, t = 2 and lengths (0, 2), row 0 fills slots 0 and 1, row
   1 fills slots 2 and 3; with length 3, row 1 would fill slot 3 only.
   """
-  rows = jnp.arange(k_bhkn.shape[0])[:, None]
   positions = length_b[:, None] + jnp.arange(k_new.shape[1])[None]
-  if positions.size == 1:
-    # XLA turns the scatter of one position into slice updates, one for each
-    # reader, and copies the whole cache for each. A second position, past the
-    # end and so dropped, keeps it a scatter in place.
-    positions = jnp.pad(
-        positions, ((0, 0), (0, 1)), constant_values=k_bhkn.shape[-1])
-    k_new, v_new = (jnp.repeat(x, 2, axis=1) for x in (k_new, v_new))
+  if positions.size > 1:
+    return _scatter(k_bhkn, v_bhnk, k_new, v_new, positions)
+  return jax.lax.platform_dependent(
+      k_bhkn, v_bhnk, k_new, v_new, positions,
+      cpu=_scatter_one, default=_scatter)
+
+
+def _scatter(k_bhkn, v_bhnk, k_new, v_new, positions_bt):
+  rows = jnp.arange(k_bhkn.shape[0])[:, None]
   how: Any = dict(mode='drop', unique_indices=True)
-  return (k_bhkn.at[rows, :, :, positions].set(k_new, **how),
-          v_bhnk.at[rows, :, positions].set(v_new, **how))
+  return (k_bhkn.at[rows, :, :, positions_bt].set(k_new, **how),
+          v_bhnk.at[rows, :, positions_bt].set(v_new, **how))
+
+
+def _scatter_one(k_bhkn, v_bhnk, k_new, v_new, positions_bt):
+  """One position of one row, on a CPU.
+
+  There XLA turns such a scatter into slice updates, one for each reader, and
+  copies the whole cache for each. A second position, past the end and so
+  dropped, keeps it a scatter in place.
+  """
+  end = k_bhkn.shape[-1]
+  return _scatter(
+      k_bhkn, v_bhnk, *(jnp.repeat(x, 2, axis=1) for x in (k_new, v_new)),
+      jnp.pad(positions_bt, ((0, 0), (0, 1)), constant_values=end))
 
 
 def rewind(cache: KVCache, length: Int[Array, ' b']) -> KVCache:

@@ -45,6 +45,16 @@ def test_a_merged_report_has_a_table_for_each_task_and_tells_differences(
     assert 'The runs differ in jax version: 0 in a, 9 in b' in form
 
 
+def test_a_merged_report_lists_its_runs_in_one_table(tmp_path):
+  text = (merged(tmp_path) / 'report.md').read_text()
+  _, runs = text.split('## Runs\n')
+  lines = runs.split('\n\n')[0].strip().splitlines()
+  assert lines[0].startswith('| run | task | sentences | repeats | batch |')
+  assert [line.split(' | ')[:2] for line in lines[2:]] == [
+      ['| a', 'test'], ['| b', 'other']]
+  assert '\na: Target T on cpu' in text and '\nb: Target T on gpu' in text
+
+
 def test_a_merged_report_overwrites_no_run(tmp_path):
   merged(tmp_path)
   with pytest.raises(records.WorkdirError, match='is the workdir of a run'):

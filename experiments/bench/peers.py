@@ -8,12 +8,11 @@ Target and drafts are the built-in ladder, float32 (the stored values are
 bfloat16, so exact), written in Hugging Face's layout to a temporary folder and
 read from there by the peers. All get the same source ids, one sentence at a
 time, greedy, at most 64 tokens, two threads. Each library has a process of its
-own, CTranslate2 one for each type of numbers: with a second model loaded beside
-it, it takes four times as long. All engines decode all sentences in turn, repeat
-by repeat; a first pass over the sentences is not counted. Seconds are those of
-the whole call, encoder included, for all alike. `identical` counts sentences
-with the ids of transformers' plain greedy search. Two cores: about four minutes,
-most of them compiling.
+own, CTranslate2 one for each type of numbers: with a second model beside it, it
+takes four times as long. All engines decode all sentences in turn, repeat by
+repeat; a first pass over the sentences is not counted. Seconds are those of the
+whole call, encoder included, for all alike. `identical` counts sentences with
+the ids of transformers' plain greedy search. Two cores: about four minutes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

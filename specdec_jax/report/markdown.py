@@ -42,10 +42,11 @@ def render(jobs: Sequence[gather.Job]) -> str:
   rows = tables.with_place(jobs)
   parts = ['# Speculative decoding, measured\n',
            f'**{plain(words.headline(rows))}**\n']
-  for job in jobs:
-    many = f'{job.name}: ' if len(jobs) > 1 else ''
-    parts += [plain(many + words.place(job)) + '\n',
-              plain(words.conditions(job)) + '\n']
+  parts += [plain(where) + '\n' for where in words.places(jobs)]
+  if len(jobs) > 1:
+    parts += ['## Runs\n', table(tables.runs(jobs))]
+  else:
+    parts += [plain(words.conditions(job)) + '\n' for job in jobs]
   if rows:
     parts += ['## Against the paper\n', table(tables.comparison(rows))]
   for (task, target, machine, run, temperature), group in (

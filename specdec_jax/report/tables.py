@@ -181,6 +181,32 @@ _COMPARISON = ('draft', 'T', 'γ', 'α', 'c', 'Exp', 'with v', 'measured', 'task
                'what')
 
 
+def counts(job: gather.Job) -> Row:
+  """What the figures of a run, one with settings, rest on."""
+  first = job.settings[0]
+  compiled: list[Any] = [row.get('compile_seconds') for row in job.costs]
+  return {
+      'run': job.name, 'task': first['task'], 'sentences': first['sentences'],
+      'repeats': first['repeats'], 'batch': first['batch_size'],
+      'cut outputs': max(row['cut_by_length'] for row in job.settings),
+      'cut sources': max(row['cut_sources'] for row in job.settings),
+      'plain tokens/s': first['tokens_per_second_plain'],
+      'compile, s':
+          None if not compiled or None in compiled else sum(compiled)}
+
+
+def runs(jobs: Sequence[gather.Job]) -> Table:
+  """A line a run that has settings."""
+  found = [counts(job) for job in jobs if job.settings]
+  header = tuple(found[0]) if found else ('run',)
+  numeric = tuple(name not in ('run', 'task') for name in header)
+  return Table('Runs', header, numeric, tuple(
+      Line(tuple(
+          figure(value, 0) if is_number else text(value)
+          for value, is_number in zip(row.values(), numeric, strict=True)))
+      for row in found))
+
+
 def comparison(rows: Sequence[Row]) -> Table:
   """The paper's columns: each draft's best γ, the paper's γ if it was run, and
   the paper's own row behind them."""

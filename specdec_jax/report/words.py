@@ -81,23 +81,28 @@ def verdict(rows: Sequence[Row]) -> tuple[str, str]:
 
 def conditions(job: gather.Job) -> str:
   """What the figures rest on: counts, cuts, units."""
-  rows, number = job.settings, tables.number
-  if not rows:
+  if not job.settings:
     return 'No setting has been decoded yet.'
-  first = rows[0]
-  cut = max(row['cut_by_length'] for row in rows)
-  sources = max(row['cut_sources'] for row in rows)
-  compiled: list[Any] = [row.get('compile_seconds') for row in job.costs]
-  seconds = None if not compiled or None in compiled else sum(compiled)
-  times = 'once' if first['repeats'] == 1 else f'{first["repeats"]} times'
+  found, number = tables.counts(job), tables.number
+  times = 'once' if found['repeats'] == 1 else f'{found["repeats"]} times'
   return (
-      f'{first["sentences"]} sentences of {first["task"]}, each decoded '
-      f'{times} with every setting, batch '
-      f'{number(first["batch_size"], 0)}. Up to {cut} outputs of a setting '
-      f'were cut by the budget, {sources} sources were cut to the largest '
-      f'bucket. Plain decoding: {number(first["tokens_per_second_plain"], 0)} '
-      'output tokens a second in the decoder. Compilation and warm-up, outside '
-      f'every figure: {number(seconds, 0)} s.')
+      f'{found["sentences"]} sentences of {found["task"]}, each decoded '
+      f'{times} with every setting, batch {number(found["batch"], 0)}. Up to '
+      f'{found["cut outputs"]} outputs of a setting were cut by the budget, '
+      f'{found["cut sources"]} sources were cut to the largest bucket. Plain '
+      f'decoding: {number(found["plain tokens/s"], 0)} output tokens a second '
+      'in the decoder. Compilation and warm-up, outside every figure: '
+      f'{number(found["compile, s"], 0)} s.')
+
+
+def places(jobs: Sequence[gather.Job]) -> list[str]:
+  """Each place once, with the runs it belongs to."""
+  runs: dict[str, list[str]] = {}
+  for job in jobs:
+    runs.setdefault(place(job), []).append(job.name)
+  if len(runs) == 1:
+    return list(runs)
+  return [f'{", ".join(names)}: {where}' for where, names in runs.items()]
 
 
 def place(job: gather.Job) -> str:
