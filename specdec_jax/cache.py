@@ -107,7 +107,8 @@ def _scatter_one(k_bhkn, v_bhnk, k_new, v_new, positions_bt):
   """
   end = k_bhkn.shape[-1]
   return _scatter(
-      k_bhkn, v_bhnk, *(jnp.repeat(x, 2, axis=1) for x in (k_new, v_new)),
+      k_bhkn, v_bhnk, jnp.repeat(k_new, 2, axis=1),
+      jnp.repeat(v_new, 2, axis=1),
       jnp.pad(positions_bt, ((0, 0), (0, 1)), constant_values=end))
 
 
