@@ -55,6 +55,30 @@ def test_a_merged_report_lists_its_runs_in_one_table(tmp_path):
   assert '\na: Target T on cpu' in text and '\nb: Target T on gpu' in text
 
 
+def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path):
+  folders = [tmp_path / name for name in ('a/1', 'b/1', 'c')]
+  for folder in folders:
+    folder.parent.mkdir(exist_ok=True)
+    rows_lib.write(folder, [row(), row(gamma=2, decoder_seconds=0.5)])
+  report.write_merged(folders, tmp_path / 'out')
+  rows = records.read(tmp_path / 'out' / 'settings.jsonl')
+  assert [r['run'] for r in rows] == ['a/1', 'b/1', 'c']
+  text = (tmp_path / 'out' / 'report.md').read_text()
+  assert 'test, cpu, P, run a/1)' in text
+
+
+def test_a_merged_report_prints_a_row_of_the_paper_once(tmp_path):
+  for name in 'ab':
+    rows_lib.write(tmp_path / name, [
+        row(task='ende', draft='m/small'),
+        row(task='ende', draft='m/small', gamma=2, decoder_seconds=0.5)])
+  report.write_merged([tmp_path / 'a', tmp_path / 'b'], tmp_path / 'c')
+  text = (tmp_path / 'c' / 'report.md').read_text()
+  table = text.split('## Against the paper')[1].split('\n## ')[0]
+  assert 'a, best' in table and 'b, best' in table
+  assert table.count('T5 small') == 1
+
+
 def test_a_merged_report_overwrites_no_run(tmp_path):
   merged(tmp_path)
   with pytest.raises(records.WorkdirError, match='is the workdir of a run'):

@@ -9,6 +9,7 @@ here can run a model.
 """
 
 from collections.abc import Sequence
+import os
 import pathlib
 
 from specdec_jax import records
@@ -50,10 +51,16 @@ def write_merged(
 
 
 def _names(workdirs: Sequence[pathlib.Path]) -> list[str]:
-  """Folder names, or whole paths where two folders have the same name."""
-  names = [path.resolve().name for path in workdirs]
-  return [name if names.count(name) == 1 else str(path)
-          for path, name in zip(workdirs, names, strict=True)]
+  """Folder names; where two are alike, all paths below what they share.
+
+  Example: `r/a/1`, `r/b/1` and `r/c` are `a/1`, `b/1` and `c`.
+  """
+  paths = [path.resolve() for path in workdirs]
+  names = [path.name for path in paths]
+  if len(set(names)) == len(set(paths)):
+    return names
+  shared = os.path.commonpath(paths)
+  return [path.relative_to(shared).as_posix() for path in paths]
 
 
 def _write(jobs: Sequence[gather.Job], output: pathlib.Path) -> None:

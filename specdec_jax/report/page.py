@@ -176,6 +176,9 @@ def _details(jobs: Sequence[gather.Job]) -> str:
   return ''.join(parts)
 
 
+_SHOWN = 6  # verdicts; more are folded away
+
+
 def _verdicts(rows: Sequence[dict]) -> str:
   parts, many = [], len({row['run'] for row in rows}) > 1
   for (task, _, machine, run, temperature), group in (
@@ -189,7 +192,10 @@ def _verdicts(rows: Sequence[dict]) -> str:
             'nothing comparable was timed.' if best is None else
             f'{won} of {len(timed)} settings are faster than plain, best '
             f'{words.factor(best)}.'))
-  return items(parts)
+  if len(parts) <= _SHOWN:
+    return items(parts)
+  return (f'<details><summary>Run by run ({len(parts)})</summary>'
+          f'{items(parts)}</details>')
 
 
 def _problems(jobs: Sequence[gather.Job]) -> str:

@@ -177,10 +177,6 @@ def by_place(rows: Sequence[Row]) -> dict[tuple, list[Row]]:
   return groups
 
 
-_COMPARISON = ('draft', 'T', 'γ', 'α', 'c', 'Exp', 'with v', 'measured', 'task',
-               'what')
-
-
 def counts(job: gather.Job) -> Row:
   """What the figures of a run, one with settings, rest on."""
   first = job.settings[0]
@@ -207,29 +203,36 @@ def runs(jobs: Sequence[gather.Job]) -> Table:
       for row in found))
 
 
+_COMPARISON = ('draft', 'T', 'γ', 'α', 'c', 'Exp', 'with v', 'measured', 'task',
+               'what')
+
+
 def comparison(rows: Sequence[Row]) -> Table:
   """The paper's columns: each draft's best γ, the paper's γ if it was run, and
-  the paper's own row behind them."""
+  the paper's own row once, behind all that it stands beside."""
   several = len({row['run'] for row in rows}) > 1
   drafts: dict[tuple, list[Row]] = {}
   for row in rows:
     key = (row['task'], row['temperature'], row['run'], row['target'],
            draft(row))
     drafts.setdefault(key, []).append(row)
-  lines = []
-  for group in drafts.values():
+  beside: dict[Any, list[Line]] = {}
+  for key, group in drafts.items():
     head = group[0]
     printed = paper.find(head['task'], head['draft'], head['temperature'])
     timed = [row for row in group if row['speedup'] is not None]
     best = max(timed, key=lambda row: row['speedup'], default=None)
-    lines += [
+    beside.setdefault(printed or key, []).extend(
         _compared(row, row['run'] if several else 'here',
                   'best γ' if row is best else 'the paper\'s γ')
         for row in group
         if row is best or (printed and row['gamma'] == printed.gamma)
-        or (best is None and row is head)]
-    if printed:
-      lines.append(_printed(printed))
+        or (best is None and row is head))
+  lines: list[Line] = []
+  for own, ours in beside.items():
+    lines += ours
+    if isinstance(own, paper.Printed):
+      lines.append(_printed(own))
   return Table('Comparison', _COMPARISON,
                (False, *[True] * 7, False, False), tuple(lines))
 

@@ -53,7 +53,9 @@ def headline(rows: Sequence[Row]) -> str:
   several = len({row['run'] for row in rows}) > 1
 
   def where(row):
-    return f', {row["task"]}, {row["machine"]}' if several else ''
+    if not several:
+      return ''
+    return f', {row["task"]}, {row["machine"]}, run {row["run"]}'
   text = (f'{tables.number(best["speedup"])} {verb} at temperature '
           f'{temperatures[0]:g}, at best ({name(best)}{where(best)}).')
   slower = [row for row in everything if row['speedup'] < 1]
