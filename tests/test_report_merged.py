@@ -79,6 +79,17 @@ def test_a_merged_report_prints_a_row_of_the_paper_once(tmp_path):
   assert table.count('T5 small') == 1
 
 
+@pytest.mark.parametrize(('count', 'folded'), [(6, False), (7, True)])
+def test_verdicts_of_many_runs_are_folded_away(tmp_path, count, folded):
+  folders = [tmp_path / str(i) for i in range(count)]
+  for folder in folders:
+    rows_lib.write(folder, [row(), row(gamma=2, decoder_seconds=0.5)])
+  report.write_merged(folders, tmp_path / 'out')
+  found = (tmp_path / 'out' / 'report.html').read_text()
+  assert (f'<summary>Run by run ({count})</summary>' in found) == folded
+  assert found.count('settings are faster than plain, best') == count
+
+
 def test_a_merged_report_overwrites_no_run(tmp_path):
   merged(tmp_path)
   with pytest.raises(records.WorkdirError, match='is the workdir of a run'):
