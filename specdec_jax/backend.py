@@ -1,10 +1,9 @@
 """What depends on the kind of device: the layout of weights, compiler options.
 
-Measured on two cores of a CPU (AVX-512, float32), sizes of T5 base: for the
-decoder's products alone eight positions take 1.37 times one with XLA's default
-library for small products, 1.19 with Eigen. XLA writes vectors of 256 bits
-where the machine has 512; a whole step then takes 1.16 times what reading its
-bytes takes, with 512 bits 1.01.
+On a CPU XLA's default is meant for large products. Decoding reads few positions
+at once, so weights are laid out for that (`products`) and the options see to it
+that its sums become one vector loop over all cores, with nothing hoisted out of
+the loop over tokens. Figures: `experiments.bench.decoder`.
 """
 
 import functools
@@ -12,8 +11,21 @@ from typing import Any
 
 import jax
 
-_OPTIONS = {'xla_cpu_experimental_ynn_fusion_type': '',
-            'xla_cpu_prefer_vector_width': 512}
+_OPTIONS = {
+    # Few rows are written as sums; small products inside attention are XLA's
+    # own loops, and its libraries keep the rest.
+    'xla_cpu_experimental_ynn_fusion_type': '',
+    'xla_cpu_multi_thread_eigen': False,
+    'xla_cpu_prefer_vector_width': 512,
+    # Barriers hold to the end, so that they keep operations apart; a sum is one
+    # loop and not a tree of windows.
+    'xla_disable_hlo_passes': 'cse_barrier_expander,tree_reduction_rewriter',
+    # Sums may be added in another order, and nothing else may change.
+    'xla_cpu_enable_fast_math': True,
+    'xla_cpu_fast_math_honor_nans': True,
+    'xla_cpu_fast_math_honor_infs': True,
+    'xla_cpu_fast_math_honor_division': True,
+    'xla_cpu_fast_math_honor_functions': True}
 
 
 def packs() -> bool:

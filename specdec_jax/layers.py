@@ -12,6 +12,7 @@ import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Float
 
+from specdec_jax import products
 from specdec_jax.architecture import T5Config
 
 
@@ -40,17 +41,23 @@ class RMSNorm(nn.Module):
 
 
 class Linear(nn.Module):
-  """A product with a two-dimensional kernel (in, out); no bias."""
+  """A product with a two-dimensional kernel (in, out); no bias.
+
+  Packed, the kernel lies (out, in), see `products`.
+  """
   features: int
   std: float
+  packed: bool = False
 
   @nn.compact
   def __call__(
       self, x: Float[Array, '... i'], dtype: Any = None
   ) -> Float[Array, '... o']:
-    kernel = self.param(
-        'kernel', normal(self.std), (x.shape[-1], self.features))
-    return project(x, kernel, dtype)
+    shape = (x.shape[-1], self.features)
+    if self.packed:
+      kernel = self.param('transposed', normal(self.std), shape[::-1])
+      return products.project(x, kernel).astype(dtype or x.dtype)
+    return project(x, self.param('kernel', normal(self.std), shape), dtype)
 
 
 class Mlp(nn.Module):
@@ -62,9 +69,10 @@ class Mlp(nn.Module):
   @nn.compact
   def __call__(self, x_btd: Float[Array, 'b t d']) -> Float[Array, 'b t d']:
     c = self.config
-    wi = functools.partial(Linear, c.d_ff, c.d_model**-0.5)
+    wi = functools.partial(Linear, c.d_ff, c.d_model**-0.5, self.packed)
     if c.gated and self.packed:
-      both = Linear(2 * c.d_ff, c.d_model**-0.5, name='wi_both')(x_btd)
+      both = Linear(
+          2 * c.d_ff, c.d_model**-0.5, self.packed, name='wi_both')(x_btd)
       gate, up = jnp.split(both, 2, axis=-1)
       x_btf = nn.gelu(gate) * up
     elif c.gated:
@@ -72,29 +80,33 @@ class Mlp(nn.Module):
     else:
       x_btf = nn.relu(wi(name='wi')(x_btd))
     x_btf = nn.Dropout(self.dropout_rate, deterministic=False)(x_btf)
-    return Linear(c.d_model, c.d_ff**-0.5, name='wo')(x_btf)
+    return Linear(
+        c.d_model, c.d_ff**-0.5, self.packed, name='wo')(x_btf)
 
 
 class Attention(nn.Module):
   """Multi-head attention over given keys and values; kernels are head-major.
 
-  Packed, query, key and value come from one product.
+  Packed, query and output lie (out, in); joined, query, key and value come from
+  one product.
   """
   config: T5Config
   dropout_rate: float
   packed: bool = False
+  joined: bool = False
 
   def setup(self):
     c = self.config
     width = c.num_heads * c.head_dim
     # The 1/sqrt(k) of other transformers stands in the query initialiser.
-    if self.packed:
-      self.query_key_value = Linear(3 * width, c.d_model**-0.5)
+    if self.joined:
+      self.query_key_value = Linear(3 * width, c.d_model**-0.5, self.packed)
     else:
-      self.query = Linear(width, (c.d_model * c.head_dim)**-0.5)
+      self.query = Linear(
+          width, (c.d_model * c.head_dim)**-0.5, self.packed)
       self.key = Linear(width, c.d_model**-0.5)
       self.value = Linear(width, c.d_model**-0.5)
-    self.out = Linear(c.d_model, width**-0.5)
+    self.out = Linear(c.d_model, width**-0.5, self.packed)
     self.dropout = nn.Dropout(self.dropout_rate, deterministic=False)
 
   def _heads(self, x):
@@ -108,7 +120,7 @@ class Attention(nn.Module):
 
   def queries_keys_values(self, x_btd):
     """Of self-attention, each (b, t, h, k)."""
-    if not self.packed:
+    if not self.joined:
       return self.queries(x_btd), *self.keys_values(x_btd)
     return tuple(map(
         self._heads, jnp.split(self.query_key_value(x_btd), 3, axis=-1)))

@@ -27,6 +27,7 @@ import numpy as np
 
 from specdec_jax import cache as cache_lib
 from specdec_jax import layers
+from specdec_jax import products
 from specdec_jax.architecture import bidirectional_buckets
 from specdec_jax.architecture import relative_buckets
 from specdec_jax.architecture import SIZES as SIZES
@@ -99,8 +100,9 @@ class DecoderLayer(nn.Module):
     self.pre_self_attention_layer_norm = layers.RMSNorm(c.norm_epsilon)
     self.pre_cross_attention_layer_norm = layers.RMSNorm(c.norm_epsilon)
     self.pre_mlp_layer_norm = layers.RMSNorm(c.norm_epsilon)
-    self.self_attention = layers.Attention(c, rate, self.packed)
-    self.encoder_decoder_attention = layers.Attention(c, rate)
+    self.self_attention = layers.Attention(
+        c, rate, self.packed, joined=self.packed)
+    self.encoder_decoder_attention = layers.Attention(c, rate, self.packed)
     self.mlp = layers.Mlp(c, rate, self.packed)
     self.dropout = nn.Dropout(rate, deterministic=False)
 
@@ -137,7 +139,8 @@ class Decoder(nn.Module):
     self.decoder_norm = layers.RMSNorm(c.norm_epsilon)
     self.dropout = nn.Dropout(rate, deterministic=False)
     if not c.tied:
-      self.logits_dense = layers.Linear(c.vocab_size, c.d_model**-0.5)
+      self.logits_dense = layers.Linear(
+          c.vocab_size, c.d_model**-0.5, self.packed)
 
   def cross_kv(self, encoded_bsd, mask_bs) -> cache_lib.CrossKV:
     pairs = [layer.cross_keys_values(encoded_bsd) for layer in self.layers]
@@ -178,25 +181,26 @@ class Decoder(nn.Module):
 
 
 class Embedder(nn.Module):
-  """Token table (v, d) of unit variance; packed, a second one (d, v)."""
+  """Token table (v, d) of unit variance; packed, tied logits have their own."""
   config: T5Config
   packed: bool = False
 
   def setup(self):
-    shape = (self.config.vocab_size, self.config.d_model)
-    self.embedding = self.param('embedding', layers.normal(1.0), shape)
-    if self.packed and self.config.tied:
-      self.logits_kernel = self.param(
-          'logits_kernel', layers.normal(1.0), shape[::-1])
+    c = self.config
+    self.embedding = self.param(
+        'embedding', layers.normal(1.0), (c.vocab_size, c.d_model))
+    if self.packed and c.tied:
+      self.logits = layers.Linear(c.vocab_size, 1.0, packed=True)
 
   def __call__(self, ids, dtype):
     return self.embedding[ids].astype(dtype)
 
   def attend(self, x_btd) -> Float[Array, 'b t v']:
     """Logits of the tied variant: the table again, scaled by 1/sqrt(d)."""
-    scale = jnp.asarray(self.config.d_model**-0.5, x_btd.dtype)
-    kernel = self.logits_kernel if self.packed else self.embedding.T
-    return layers.project(x_btd * scale, kernel, jnp.float32)
+    x_btd = x_btd * jnp.asarray(self.config.d_model**-0.5, x_btd.dtype)
+    if self.packed:
+      return self.logits(x_btd, jnp.float32)
+    return layers.project(x_btd, self.embedding.T, jnp.float32)
 
 
 class T5(nn.Module):
@@ -257,33 +261,42 @@ class Model:
 def pack(config: T5Config, params: Params) -> Params:
   """Weights as a packed model reads them; those of the checkpoint stay as is.
 
-  On a CPU every product of a small model costs tens of microseconds besides its
-  bytes, so the decoder's query, key and value become one kernel, and so do both
-  gates. Tied logits get a table of their own, (d, v): read along d, the
-  embedding would cost three times as much for several positions.
+  On a CPU the decoder reads its weights as (out, in), see `products`. A product
+  costs tens of microseconds besides its bytes, so query, key and value of the
+  decoder become one kernel, and so do both gates. Keys and values of the source
+  are computed once, for many positions, and stay as they are.
   """
   decoder = dict(params['decoder'])
   for i in range(config.decoder_layers):
     decoder[f'layers_{i}'] = _pack_layer(decoder[f'layers_{i}'])
+  if 'logits_dense' in decoder:
+    decoder['logits_dense'] = _joined(decoder['logits_dense'])
   packed = params | {'decoder': decoder}
   if config.tied:
     embedder = params['token_embedder']
-    kernel = jnp.asarray(embedder['embedding'].T)
-    packed['token_embedder'] = {**embedder, 'logits_kernel': kernel}
+    table = {'kernel': jnp.asarray(embedder['embedding']).T}
+    packed['token_embedder'] = embedder | {'logits': _joined(table)}
   return packed
 
 
+def _joined(*parts: Params) -> Params:
+  """Kernels (in, out) as one (out, in), their outputs one behind the other."""
+  kernel_oi = jnp.concatenate([part['kernel'] for part in parts], axis=1).T
+  return {'transposed': products.lay(kernel_oi)}
+
+
 def _pack_layer(layer: Params) -> Params:
-  def joined(part: Params, *names: str):
-    return {'kernel': jnp.concatenate(
-        [part[name]['kernel'] for name in names], axis=1)}
-  attention, mlp = layer['self_attention'], layer['mlp']
-  layer = layer | {'self_attention': {
-      'query_key_value': joined(attention, 'query', 'key', 'value'),
-      'out': attention['out']}}
-  if 'wi_0' in mlp:
-    layer['mlp'] = {'wi_both': joined(mlp, 'wi_0', 'wi_1'), 'wo': mlp['wo']}
-  return layer
+  own, cross, mlp = (layer[name] for name in (
+      'self_attention', 'encoder_decoder_attention', 'mlp'))
+  gates = [mlp[name] for name in ('wi_0', 'wi_1', 'wi') if name in mlp]
+  return layer | {
+      'self_attention': {
+          'query_key_value': _joined(own['query'], own['key'], own['value']),
+          'out': _joined(own['out'])},
+      'encoder_decoder_attention': cross | {
+          'query': _joined(cross['query']), 'out': _joined(cross['out'])},
+      'mlp': {('wi_both' if len(gates) > 1 else 'wi'): _joined(*gates),
+              'wo': _joined(mlp['wo'])}}
 
 
 def bind(
