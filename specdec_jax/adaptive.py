@@ -1,9 +1,10 @@
 """How many tokens to draft next: gamma from what has been seen (section 3.5).
 
-Each row estimates its acceptance probability from its own coins alone and takes
-the gamma that maximises expected tokens a round (Eq. 1) over the round's
-measured cost. What was drafted is accepted by the same rule as ever, so the
-choice changes the time and never the law of the output.
+Each row estimates its acceptance probability from its own coins and a prior
+that is fixed before the run, so from nothing else in its batch, and takes the
+gamma that maximises expected tokens a round (Eq. 1) over the round's measured
+cost. What was drafted is accepted by the same rule as ever, so the choice
+changes the time and never the law of the output.
 
 Letters: `b` batch, `r` rounds, `k` gammas to choose from.
 """
@@ -16,14 +17,15 @@ import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Float, Int
 
-# A row begins as if it had seen this many coins, this share of them passed.
-PRIOR_COINS = 8.0
-PRIOR_ALPHA = 0.6
+# A row begins as if it had seen this many coins: alpha (1 - alpha) over the
+# variance of alpha from sentence to sentence, about 0.1 squared.
+PRIOR_COINS = 16.0
+PRIOR_ALPHA = 0.6  # where nothing is known of a draft
 
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=['costs'], meta_fields=['gammas'])
+    data_fields=['costs', 'alpha'], meta_fields=['gammas'])
 @dataclasses.dataclass(frozen=True)
 class Policy:
   """What there is to choose from.
@@ -31,10 +33,13 @@ class Policy:
   Attributes:
     gammas: ascending, 0 first. A row that chooses 0 learns nothing more and
       stays plain; a draft's cache could not follow it back.
-    costs: seconds of a round over those of a plain step: gamma c + v(gamma).
+    costs: seconds of a round over those of a plain step: gamma c + v(gamma), or
+      as timed.
+    alpha: what a row supposes of its acceptance before it has seen a coin.
   """
   gammas: tuple[int, ...]
   costs: Float[Array, ' k']
+  alpha: float | Float[Array, ''] = PRIOR_ALPHA
 
   def __post_init__(self):
     if self.gammas[0] != 0 or list(self.gammas) != sorted(set(self.gammas)):
@@ -44,24 +49,34 @@ class Policy:
 
 def policy(c: float, verify_ratios: Mapping[int, float]) -> Policy:
   """A policy from measured costs: c, and v by gamma."""
-  gammas = sorted(verify_ratios)
-  return Policy((0, *gammas), jnp.asarray(
-      [1.0, *(g * c + verify_ratios[g] for g in gammas)], jnp.float32))
+  return timed_policy({
+      gamma: gamma * c + v for gamma, v in verify_ratios.items()})
+
+
+def timed_policy(
+    costs: Mapping[int, float], alpha: float = PRIOR_ALPHA
+) -> Policy:
+  """A policy from the cost of a round by gamma, a plain one being 1."""
+  gammas = sorted(costs)
+  return Policy(
+      (0, *gammas), jnp.asarray([1.0, *(costs[g] for g in gammas)],
+                                jnp.float32), jnp.asarray(alpha, jnp.float32))
 
 
 def alpha(
-    drafted_br: Int[Array, 'b r'], passed_br: Int[Array, 'b r']
+    drafted_br: Int[Array, 'b r'], passed_br: Int[Array, 'b r'],
+    prior: float | Float[Array, ''] = PRIOR_ALPHA
 ) -> Float[Array, ' b']:
   """Estimate of each row's acceptance probability.
 
   A round of d drafts, p of them passed, has flipped min(p + 1, d) coins.
 
   Example: rounds (3, 3) with (1, 3) passed are 2 + 3 coins, 4 of them passed;
-  with 8 coins at 0.6 before them the estimate is 8.8 / 13.
+  with 16 coins at 0.6 before them the estimate is 13.6 / 21.
   """
   coins_b = jnp.sum(jnp.minimum(passed_br + 1, drafted_br), axis=1)
   passed_b = jnp.sum(passed_br, axis=1)
-  return ((PRIOR_ALPHA * PRIOR_COINS + passed_b.astype(jnp.float32))
+  return ((prior * PRIOR_COINS + passed_b.astype(jnp.float32))
           / (PRIOR_COINS + coins_b.astype(jnp.float32)))
 
 

@@ -4,9 +4,9 @@ The cache is an argument and a result, never a mutable collection. Rewinding is
 writing `length`: slots at or past it are stale, hidden by the mask of the
 reader, and overwritten by the next write.
 
-Keys lie with the slots innermost and values with the head size innermost: the
-two products of attention then read them as they lie, and no step copies a cache
-into another order.
+Keys lie with the head size innermost and values with the slots innermost: what
+the two products of attention add up lies side by side, and no step copies a
+cache into another order.
 
 Letters: `b` batch, `s` source length, `t` positions of this call, `n` slots,
 `h` heads, `k` head size.
@@ -24,8 +24,8 @@ from jaxtyping import Array, Bool, Float, Int
 @dataclasses.dataclass(frozen=True)
 class CrossKV:
   """Keys and values of the encoded source, one pair a layer; never changes."""
-  k: tuple[Float[Array, 'b h k s'], ...]
-  v: tuple[Float[Array, 'b h s k'], ...]
+  k: tuple[Float[Array, 'b h s k'], ...]
+  v: tuple[Float[Array, 'b h k s'], ...]
   mask: Bool[Array, 'b s']  # True where the source has a token
 
 
@@ -37,14 +37,14 @@ class KVCache:
   `length` counts the tokens that the decoder has read, the start token
   included; the next token stands at that position.
   """
-  k: tuple[Float[Array, 'b h k n'], ...]
-  v: tuple[Float[Array, 'b h n k'], ...]
+  k: tuple[Float[Array, 'b h n k'], ...]
+  v: tuple[Float[Array, 'b h k n'], ...]
   length: Int[Array, ' b']
   cross: CrossKV
 
   @property
   def slots(self) -> int:
-    return self.k[0].shape[-1]
+    return self.k[0].shape[-2]
 
 
 def init(cross: CrossKV, slots: int) -> KVCache:
@@ -54,27 +54,27 @@ def init(cross: CrossKV, slots: int) -> KVCache:
     shape[axis] = slots
     return jnp.zeros(shape, x.dtype)
   return KVCache(
-      k=tuple(empty(k, 3) for k in cross.k),
-      v=tuple(empty(v, 2) for v in cross.v),
+      k=tuple(empty(k, 2) for k in cross.k),
+      v=tuple(empty(v, 3) for v in cross.v),
       length=jnp.zeros(cross.mask.shape[0], jnp.int32),
       cross=cross)
 
 
 def ordered(
     k_bnhk: Float[Array, 'b n h k'], v_bnhk: Float[Array, 'b n h k']
-) -> tuple[Float[Array, 'b h k n'], Float[Array, 'b h n k']]:
+) -> tuple[Float[Array, 'b h n k'], Float[Array, 'b h k n']]:
   """Keys and values of whole sequences, in the order of the caches."""
-  return (jnp.transpose(k_bnhk, (0, 2, 3, 1)),
-          jnp.transpose(v_bnhk, (0, 2, 1, 3)))
+  return (jnp.transpose(k_bnhk, (0, 2, 1, 3)),
+          jnp.transpose(v_bnhk, (0, 2, 3, 1)))
 
 
 def write(
-    k_bhkn: Float[Array, 'b h k n'],
-    v_bhnk: Float[Array, 'b h n k'],
+    k_bhnk: Float[Array, 'b h n k'],
+    v_bhkn: Float[Array, 'b h k n'],
     k_new: Float[Array, 'b t h k'],
     v_new: Float[Array, 'b t h k'],
     length_b: Int[Array, ' b'],
-) -> tuple[Float[Array, 'b h k n'], Float[Array, 'b h n k']]:
+) -> tuple[Float[Array, 'b h n k'], Float[Array, 'b h k n']]:
   """Writes `t` positions of each row at its own length.
 
   The caller provides room: a block that does not fit raises nothing here, its
@@ -85,29 +85,29 @@ def write(
   """
   positions = length_b[:, None] + jnp.arange(k_new.shape[1])[None]
   if positions.size > 1:
-    return _scatter(k_bhkn, v_bhnk, k_new, v_new, positions)
+    return _scatter(k_bhnk, v_bhkn, k_new, v_new, positions)
   return jax.lax.platform_dependent(
-      k_bhkn, v_bhnk, k_new, v_new, positions,
+      k_bhnk, v_bhkn, k_new, v_new, positions,
       cpu=_scatter_one, default=_scatter)
 
 
-def _scatter(k_bhkn, v_bhnk, k_new, v_new, positions_bt):
-  rows = jnp.arange(k_bhkn.shape[0])[:, None]
+def _scatter(k_bhnk, v_bhkn, k_new, v_new, positions_bt):
+  rows = jnp.arange(k_bhnk.shape[0])[:, None]
   how: Any = dict(mode='drop', unique_indices=True)
-  return (k_bhkn.at[rows, :, :, positions_bt].set(k_new, **how),
-          v_bhnk.at[rows, :, positions_bt].set(v_new, **how))
+  return (k_bhnk.at[rows, :, positions_bt].set(k_new, **how),
+          v_bhkn.at[rows, :, :, positions_bt].set(v_new, **how))
 
 
-def _scatter_one(k_bhkn, v_bhnk, k_new, v_new, positions_bt):
+def _scatter_one(k_bhnk, v_bhkn, k_new, v_new, positions_bt):
   """One position of one row, on a CPU.
 
   There XLA turns such a scatter into slice updates, one for each reader, and
   copies the whole cache for each. A second position, past the end and so
   dropped, keeps it a scatter in place.
   """
-  end = k_bhkn.shape[-1]
+  end = k_bhnk.shape[-2]
   return _scatter(
-      k_bhkn, v_bhnk, jnp.repeat(k_new, 2, axis=1),
+      k_bhnk, v_bhkn, jnp.repeat(k_new, 2, axis=1),
       jnp.repeat(v_new, 2, axis=1),
       jnp.pad(positions_bt, ((0, 0), (0, 1)), constant_values=end))
 

@@ -354,7 +354,8 @@ def _adaptive_rounds(
   """
   def limits(state):
     alpha_b = adaptive.alpha(
-        state.log.drafted, state.log.accepted + state.log.discarded)
+        state.log.drafted, state.log.accepted + state.log.discarded,
+        policy.alpha)
     return jnp.minimum(
         adaptive.choose(policy, alpha_b), room(state, inputs[-1]))
 

@@ -112,14 +112,45 @@ def make_decoder(
 
 
 def add_auto(job: Job, models: Models, cost: records.Row) -> Job:
-  """The job with a decoder that chooses gamma by the costs of its group."""
+  """The job with a decoder that chooses gamma by what `calibrate` found."""
   gammas = job.settings.fixed_gammas
-  policy = adaptive.policy(cost['c'], {
-      gamma: cost['verify_ratio'][str(gamma)] for gamma in gammas})
+  policy = adaptive.timed_policy(
+      {gamma: cost['round_costs'][str(gamma)] for gamma in gammas},
+      cost['prior_alpha'])
   auto = make_decoder(
       job.settings, models, job.group, max(gammas), policy)
   return dataclasses.replace(
       job, decoders=job.decoders | {config_lib.AUTO: auto})
+
+
+def calibrate(
+    job: Job, examples: Sequence[examples_lib.Example]
+) -> records.Row:
+  """What `auto` chooses by, from a few sentences decoded with every gamma.
+
+  `round_costs`: seconds of a round over those of a plain one, by gamma.
+  `prior_alpha`: drafts that passed over coins flipped.
+  """
+  size, repeats = job.settings.batch_size, 3
+  seconds, rounds = dict.fromkeys(job.decoders, 0.0), dict.fromkeys(
+      job.decoders, 0)
+  passed = flipped = 0
+  for _ in range(repeats):
+    for at in range(0, len(examples), size):
+      batch = examples[at:at + size]
+      for gamma, decoder in job.decoders.items():
+        outputs = decoder.decode_batch(job.encode(batch), batch[0].index)
+        seconds[gamma] += sum(output.decoder_seconds for output in outputs)
+        rounds[gamma] += max(len(output.rounds) for output in outputs)
+        for one in (r for output in outputs for r in output.rounds):
+          kept = one.accepted + one.discarded
+          passed += kept
+          flipped += min(kept + 1, one.drafted)
+  plain = seconds[0] / rounds[0]
+  return {
+      'round_costs': {str(gamma): seconds[gamma] / rounds[gamma] / plain
+                      for gamma in job.settings.fixed_gammas},
+      'prior_alpha': passed / max(flipped, 1)}
 
 
 def source_array(settings: config_lib.RunConfig, sources) -> jax.Array:

@@ -128,14 +128,24 @@ class Attention(nn.Module):
   def __call__(
       self,
       q_bthk: Float[Array, 'b t h k'],
-      k_bhkn: Float[Array, 'b h k n'],
-      v_bhnk: Float[Array, 'b h n k'],
+      k_bhnk: Float[Array, 'b h n k'],
+      v_bhkn: Float[Array, 'b h k n'],
       bias: Float[Array, '#b #h #t n'],
   ) -> Float[Array, 'b t d']:
-    scores = jnp.einsum('bthk,bhkn->bhtn', q_bthk, k_bhkn,
-                        preferred_element_type=jnp.float32)
+    positions = q_bthk.shape[1]
+    as_sums = self.packed and products.few(positions)
+    if as_sums:
+      rows = [q_bthk[:, i] for i in range(positions)]
+      scores = jnp.stack(products.sums(rows, k_bhnk), axis=2)
+    else:
+      scores = jnp.einsum('bthk,bhnk->bhtn', q_bthk, k_bhnk,
+                          preferred_element_type=jnp.float32)
     weights = jax.nn.softmax(scores + bias, axis=-1).astype(q_bthk.dtype)
     weights = self.dropout(weights)
-    mixed_bhtk = jnp.einsum('bhtn,bhnk->bhtk', weights, v_bhnk)
-    mixed_bthk = jnp.transpose(mixed_bhtk, (0, 2, 1, 3))
+    if as_sums:
+      rows = [weights[:, :, i] for i in range(positions)]
+      mixed_bthk = jnp.stack(products.sums(rows, v_bhkn), axis=1)
+      mixed_bthk = mixed_bthk.astype(q_bthk.dtype)
+    else:
+      mixed_bthk = jnp.einsum('bhtn,bhkn->bthk', weights, v_bhkn)
     return self.out(mixed_bthk.reshape(*q_bthk.shape[:2], -1))

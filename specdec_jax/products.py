@@ -11,8 +11,10 @@ the same float32 products.
 Letters: `r` rows, `i` in, `o` out.
 """
 
+from collections.abc import Sequence
 import itertools
 import math
+from typing import Any
 
 import jax
 from jax import numpy as jnp
@@ -42,14 +44,13 @@ def project(
   How many rows there are chooses the form and never the value.
   """
   rows_ri = x.reshape(-1, x.shape[-1]).astype(jnp.float32)
-  # Barriers: else what makes the rows would be computed again for each weight,
-  # and whole weights would be converted in front of the loop over tokens.
-  rows_ri, kernel_oi = jax.lax.optimization_barrier((rows_ri, kernel_oi))
-  if rows_ri.shape[0] > _MOST_ROWS:
-    y_ro = _library(rows_ri, kernel_oi.astype(jnp.float32))
+  count = rows_ri.shape[0]
+  if few(count):
+    rows = [rows_ri[i] for i in range(count)]
+    y_ro = jnp.stack(sums(rows, kernel_oi))
   else:
-    y_ro = jnp.concatenate([
-        _sums(some_ri, kernel_oi) for some_ri in _groups(rows_ri)])
+    kernel_oi = jax.lax.optimization_barrier((rows_ri, kernel_oi))[1]
+    y_ro = _library(rows_ri, kernel_oi.astype(jnp.float32))
   return y_ro.reshape(*x.shape[:-1], -1)
 
 
@@ -60,29 +61,51 @@ def _library(rows_ri, kernel_oi):
   return jax.lax.optimization_barrier(kernel_oi @ turned).T
 
 
-def _groups(rows_ri):
+def few(count: int) -> bool:
+  """Whether so many rows are better written as sums."""
+  return count <= _MOST_ROWS
+
+
+def sums(
+    rows: Sequence[Float[Array, '*b i']], kernel: Float[Array, '*b o i']
+) -> list[Float[Array, '*b o']]:
+  """The product of each row with the kernel, a sum over `i` in float32.
+
+  Attention is such a product too: its kernel are keys or values.
+  """
+  # Barriers: else what makes the rows would be computed again for each weight,
+  # and whole weights would be converted in front of the loop over tokens.
+  rows, kernel = jax.lax.optimization_barrier((list(rows), kernel))
+  return [y for group in _groups(rows) for y in _sums(group, kernel)]
+
+
+def _groups(rows: Sequence[Any]) -> list[Sequence[Any]]:
   """Rows in as few groups as `_TOGETHER` allows, all about as large.
 
   Example: 9 rows make groups of 4 and 5, and 7 one group.
   """
-  count = rows_ri.shape[0]
-  groups = -(-count // _TOGETHER)
-  cuts = [count * i // groups for i in range(groups + 1)]
-  return [rows_ri[start:end] for start, end in itertools.pairwise(cuts)]
+  groups = -(-len(rows) // _TOGETHER)
+  cuts = [len(rows) * i // groups for i in range(groups + 1)]
+  return [rows[start:end] for start, end in itertools.pairwise(cuts)]
 
 
-def _sums(rows_ri, kernel_oi):
-  """One sum over `i` for each row and each part of the outputs, in one loop.
+def _sums(rows, kernel):
+  """One loop for these rows.
 
-  Two parts where weights are large and rows several, so that what is read of a
-  row serves two weights.
+  Where weights are large and rows several, each half of the outputs has sums of
+  its own, so that what is read of a row serves two weights.
   """
-  count, narrow = rows_ri.shape[0], kernel_oi.dtype == jnp.bfloat16
-  parts = 1 if count == 1 or narrow else math.gcd(kernel_oi.shape[0], 2)
-  kernel_poi = kernel_oi.reshape(parts, -1, kernel_oi.shape[1])
-  terms = [row_i[None] * kernel_poi[part].astype(jnp.float32)
-           for row_i in rows_ri for part in range(parts)]
-  sums = jax.lax.reduce(
+  *batch, outputs, inputs = kernel.shape
+  narrow = kernel.dtype == jnp.bfloat16
+  parts = 1 if batch or narrow or len(rows) == 1 else math.gcd(outputs, 2)
+  kernels = kernel.reshape(*batch, parts, -1, inputs)
+  terms = [
+      row[..., None, :].astype(jnp.float32)
+      * kernels[..., part, :, :].astype(jnp.float32)
+      for row in rows for part in range(parts)]
+  ys = jax.lax.reduce(
       terms, [jnp.zeros((), jnp.float32)] * len(terms),
-      lambda a, b: [x + y for x, y in zip(a, b, strict=True)], (1,))
-  return jnp.stack(sums).reshape(count, -1)
+      lambda a, b: [x + y for x, y in zip(a, b, strict=True)],
+      (len(batch) + 1,))
+  return [jnp.concatenate(ys[i:i + parts], axis=-1)
+          for i in range(0, len(ys), parts)]

@@ -146,7 +146,7 @@ def decode_turns(
       job = None
       generate.release_programs()
       job = job_lib.make_job(settings, models, group)
-      cost = record_costs(job, wave[0].batch, workdir)
+      cost = record_costs(job, wave[0].batch, traced, workdir)
       if config_lib.AUTO in settings.gammas:
         job = job_lib.add_auto(job, models, cost)
       record_traces(job, traced, workdir)
@@ -160,9 +160,12 @@ def decode_turns(
 
 def record_costs(
     job: job_lib.Job, batch: Sequence[examples_lib.Example],
-    workdir: pathlib.Path
+    few: Sequence[examples_lib.Example], workdir: pathlib.Path
 ) -> records.Row:
-  """The line with c and the verify ratios of a group, measured only once."""
+  """The line with c and the verify ratios of a group, measured only once.
+
+  With `auto` among the gammas also what it chooses by, measured on `few`.
+  """
   path = workdir / 'costs.jsonl'
   key = {'draft': job.group.draft, 'temperature': job.group.temperature}
   known = hosts.from_first(
@@ -172,6 +175,8 @@ def record_costs(
   # Hosts that share a mesh measure together; otherwise one does for all.
   measures = shares(job.settings)[1] == 0
   mine = key | job_lib.measure_costs(job, batch) if measures else {}
+  if measures and config_lib.AUTO in job.settings.gammas:
+    mine |= job_lib.calibrate(job, few)
   row = hosts.gather(mine)[0]
   if hosts.is_first():
     records.append(path, [row])

@@ -111,7 +111,7 @@ class DecoderLayer(nn.Module):
         *self.encoder_decoder_attention.keys_values(encoded_bsd))
 
   def __call__(self, x_btd, cache, layer, self_bias, cross_bias):
-    """Returns (x_btd, k_bhkn, v_bhnk) with this call's positions written."""
+    """Returns (x_btd, k_bhnk, v_bhkn) with this call's positions written."""
     y = self.pre_self_attention_layer_norm(x_btd)
     q, k_new, v_new = self.self_attention.queries_keys_values(y)
     k, v = cache_lib.write(

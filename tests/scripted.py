@@ -36,7 +36,7 @@ def model(script: Script) -> t5.Model:
     del params
     new = tokens[..., None, None].astype(jnp.float32)
     k, v = cache_lib.write(cache.k[0], cache.v[0], new, new, cache.length)
-    history_bn = k[:, 0, 0].astype(jnp.int32)
+    history_bn = k[:, 0, :, 0].astype(jnp.int32)
     row_b = cache.cross.k[0][:, 0, 0, 0].astype(jnp.int32)
 
     def position(i):

@@ -42,12 +42,20 @@ def run(target, draft, budget, *, rows=(0,), temperature=0.0, seed=0,
 
 def test_alpha_of_the_docstring_example():
   estimate = adaptive.alpha(jnp.array([[3, 3, 0]]), jnp.array([[1, 3, 0]]))
-  np.testing.assert_allclose(estimate, [8.8 / 13], rtol=1e-6)
+  np.testing.assert_allclose(estimate, [13.6 / 21], rtol=1e-6)
 
 
 def test_choice_of_the_docstring_example():
   policy = adaptive.Policy((0, 1, 3), jnp.array([1.0, 1.2, 1.6]))
   assert adaptive.choose(policy, jnp.array([0.6, 0.1])).tolist() == [3, 0]
+
+
+def test_a_row_begins_with_the_alpha_of_its_policy():
+  never_ends, wrong = scripted.path([5] * 60), scripted.path([6] * 60)
+  first = lambda alpha: run(
+      never_ends, wrong, 40, policy=adaptive.timed_policy(
+          {1: 1.2, 3: 1.4, 5: 1.6}, alpha)).log.drafted[0][0]
+  assert first(0.9) == 5 and first(0.02) == 0
 
 
 @pytest.mark.parametrize('alpha', [0.05, 0.3, 0.55, 0.8, 0.97])

@@ -17,10 +17,10 @@ def _new(b=2, t=2):
 
 def _written(lengths, t=2, n=4):
   k, v = cache_lib.write(
-      jnp.zeros((2, 1, 1, n)), jnp.zeros((2, 1, n, 1)), _new(t=t), _new(t=t),
+      jnp.zeros((2, 1, n, 1)), jnp.zeros((2, 1, 1, n)), _new(t=t), _new(t=t),
       jnp.array(lengths))
-  assert k[:, 0, 0].tolist() == v[:, 0, :, 0].tolist()
-  return k[:, 0, 0].tolist()
+  assert k[:, 0, :, 0].tolist() == v[:, 0, 0].tolist()
+  return v[:, 0, 0].tolist()
 
 
 def _cache():
@@ -47,10 +47,10 @@ def test_a_block_wider_than_the_slots_fills_them_from_its_start():
 def test_one_position_of_one_row_is_written_like_any_other():
   def written(length):
     k, v = cache_lib.write(
-        jnp.zeros((1, 1, 1, 4)), jnp.zeros((1, 1, 4, 1)), _new(1, 1),
+        jnp.zeros((1, 1, 4, 1)), jnp.zeros((1, 1, 1, 4)), _new(1, 1),
         _new(1, 1), jnp.array([length]))
-    assert k[:, 0, 0].tolist() == v[:, 0, :, 0].tolist()
-    return k[0, 0, 0].tolist()
+    assert k[:, 0, :, 0].tolist() == v[:, 0, 0].tolist()
+    return v[0, 0, 0].tolist()
   assert written(0) == [1, 0, 0, 0]
   assert written(3) == [0, 0, 0, 1]
   assert written(4) == written(9) == [0, 0, 0, 0]
@@ -60,8 +60,8 @@ def test_a_new_cache_is_empty_and_shaped_after_the_source():
   cache = _cache()
   assert cache.length.tolist() == [0, 0]
   assert cache.slots == 5
-  assert [k.shape for k in cache.k] == [(2, 4, 6, 5)] * 2
-  assert [v.shape for v in cache.v] == [(2, 4, 5, 6)] * 2
+  assert [k.shape for k in cache.k] == [(2, 4, 5, 6)] * 2
+  assert [v.shape for v in cache.v] == [(2, 4, 6, 5)] * 2
   assert cache.v[0].dtype == jnp.bfloat16
 
 
