@@ -371,6 +371,7 @@ def _adaptive_rounds(
   return state
 
 
+@jax.jit
 def sentence_keys(seed: Int[Array, ''], index_b: Int[Array, ' b']) -> Array:
   """A key for each sentence from the seed and its place in the data set."""
   return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), index_b)

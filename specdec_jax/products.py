@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 # By measurement on two cores (AVX-512), inputs of 96 to 1,024.
 _LEAST_IN = 256       # of a kernel that is kept narrow: a shorter loop is over
 _LEAST_SIZE = 2**17   # before converting and a second core have paid
-_TOGETHER = 7         # rows of one loop: what its registers hold
+_TOGETHER = 8         # rows of one loop: what its registers hold
 _MOST_ROWS = 14       # above it the library for large products is as fast
 
 
@@ -82,7 +82,7 @@ def sums(
 def _groups(rows: Sequence[Any]) -> list[Sequence[Any]]:
   """Rows in as few groups as `_TOGETHER` allows, all about as large.
 
-  Example: 9 rows make groups of 4 and 5, and 7 one group.
+  Example: 9 rows make groups of 4 and 5, and 8 one group.
   """
   groups = -(-len(rows) // _TOGETHER)
   cuts = [len(rows) * i // groups for i in range(groups + 1)]
@@ -92,12 +92,13 @@ def _groups(rows: Sequence[Any]) -> list[Sequence[Any]]:
 def _sums(rows, kernel):
   """One loop for these rows.
 
-  Where weights are large and rows several, each half of the outputs has sums of
-  its own, so that what is read of a row serves two weights.
+  With several rows of float32 each part of the outputs has sums of its own, so
+  that what is read of a row serves two or four weights.
   """
   *batch, outputs, inputs = kernel.shape
   narrow = kernel.dtype == jnp.bfloat16
-  parts = 1 if batch or narrow or len(rows) == 1 else math.gcd(outputs, 2)
+  parts = 1 if batch or narrow or len(rows) == 1 else math.gcd(
+      outputs, 2 if len(rows) <= 4 else 4)
   kernels = kernel.reshape(*batch, parts, -1, inputs)
   terms = [
       row[..., None, :].astype(jnp.float32)

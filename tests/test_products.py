@@ -19,7 +19,7 @@ def _random(*shape):
 
 @pytest.mark.parametrize('outputs', [1, 31, 64])
 @pytest.mark.parametrize('narrow', [False, True])
-@pytest.mark.parametrize('rows', [1, 2, 7, 8, 14, 15, 40])
+@pytest.mark.parametrize('rows', [1, 2, 5, 8, 9, 14, 15, 40])
 def test_any_number_of_rows_gives_the_product(rows, narrow, outputs):
   x, kernel_oi = _random(rows, 48), _random(outputs, 48)
   if narrow:
@@ -51,7 +51,7 @@ def test_what_is_no_number_shows():
 def test_groups_of_the_docstring_example():
   sizes = lambda count: [
       len(group) for group in products._groups(range(count))]
-  assert sizes(9) == [4, 5] and sizes(7) == [7]
+  assert sizes(9) == [4, 5] and sizes(8) == [8]
 
 
 def test_weights_are_kept_narrow_only_where_that_is_exact():

@@ -43,7 +43,7 @@ from specdec_jax import measure
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import vocab
 
-TOKENS, BUCKETS = 64, (16, 24, 32, 48, 64)
+TOKENS, BUCKETS = 64, (16, 32, 64)
 GAMMAS = (3, 5)
 BASE = ('ctranslate2', 'float32')
 REFERENCE = ('transformers', 'plain')
