@@ -135,16 +135,16 @@ class Attention(nn.Module):
     positions = q_bthk.shape[1]
     as_sums = self.packed and products.few(positions)
     if as_sums:
-      rows = [q_bthk[:, i] for i in range(positions)]
-      scores = jnp.stack(products.sums(rows, k_bhnk), axis=2)
+      scores = jnp.moveaxis(
+          products.sums(jnp.moveaxis(q_bthk, 1, 0), k_bhnk), 0, 2)
     else:
       scores = jnp.einsum('bthk,bhnk->bhtn', q_bthk, k_bhnk,
                           preferred_element_type=jnp.float32)
     weights = jax.nn.softmax(scores + bias, axis=-1).astype(q_bthk.dtype)
     weights = self.dropout(weights)
     if as_sums:
-      rows = [weights[:, :, i] for i in range(positions)]
-      mixed_bthk = jnp.stack(products.sums(rows, v_bhkn), axis=1)
+      mixed_bthk = jnp.moveaxis(
+          products.sums(jnp.moveaxis(weights, 2, 0), v_bhkn), 0, 1)
       mixed_bthk = mixed_bthk.astype(q_bthk.dtype)
     else:
       mixed_bthk = jnp.einsum('bhtn,bhkn->bthk', weights, v_bhkn)

@@ -46,8 +46,7 @@ def project(
   rows_ri = x.reshape(-1, x.shape[-1]).astype(jnp.float32)
   count = rows_ri.shape[0]
   if few(count):
-    rows = [rows_ri[i] for i in range(count)]
-    y_ro = jnp.stack(sums(rows, kernel_oi))
+    y_ro = sums(rows_ri, kernel_oi)
   else:
     kernel_oi = jax.lax.optimization_barrier((rows_ri, kernel_oi))[1]
     y_ro = _library(rows_ri, kernel_oi.astype(jnp.float32))
@@ -67,16 +66,17 @@ def few(count: int) -> bool:
 
 
 def sums(
-    rows: Sequence[Float[Array, '*b i']], kernel: Float[Array, '*b o i']
-) -> list[Float[Array, '*b o']]:
+    rows: Float[Array, 'r *b i'], kernel: Float[Array, '*b o i']
+) -> Float[Array, 'r *b o']:
   """The product of each row with the kernel, a sum over `i` in float32.
 
   Attention is such a product too: its kernel are keys or values.
   """
   # Barriers: else what makes the rows would be computed again for each weight,
   # and whole weights would be converted in front of the loop over tokens.
-  rows, kernel = jax.lax.optimization_barrier((list(rows), kernel))
-  return [y for group in _groups(rows) for y in _sums(group, kernel)]
+  rows, kernel = jax.lax.optimization_barrier((rows, kernel))
+  return jnp.stack([y for group in _groups([*rows])
+                    for y in _sums(group, kernel)])
 
 
 def _groups(rows: Sequence[Any]) -> list[Sequence[Any]]:
