@@ -21,15 +21,14 @@ from jax import numpy as jnp
 from jaxtyping import Array, Float
 
 # By measurement on two cores (AVX-512), inputs of 96 to 1,024.
-_LEAST_IN = 256       # of a kernel that is kept narrow: a shorter loop is over
-_LEAST_SIZE = 2**17   # before converting and a second core have paid
+_LEAST_SIZE = 2**17   # of a kernel that is kept narrow: less is soon read
 _TOGETHER = 8         # rows of one loop: what its registers hold
 _MOST_ROWS = 14       # above it the library for large products is as fast
 
 
 def lay(kernel_oi: Float[Array, 'o i']) -> Float[Array, 'o i']:
   """The kernel as `project` reads it: bfloat16 where that loses nothing."""
-  if kernel_oi.shape[1] < _LEAST_IN or kernel_oi.size < _LEAST_SIZE:
+  if kernel_oi.size < _LEAST_SIZE:
     return kernel_oi
   narrow = kernel_oi.astype(jnp.bfloat16)
   exact = jnp.all(narrow.astype(kernel_oi.dtype) == kernel_oi)
