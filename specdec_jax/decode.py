@@ -359,7 +359,16 @@ def _adaptive_rounds(
     return jnp.minimum(
         adaptive.choose(policy, alpha_b), room(state, inputs[-1]))
 
-  for gamma in policy.gammas:
+  # Whoever chooses 0 learns nothing more: then it is plain decoding to the end,
+  # and nothing needs to be chosen again.
+  plain = adaptive.width(policy, limits(state)) == 0
+  state = jax.lax.while_loop(
+      lambda state: plain & jnp.any(state.ended == RUNNING),
+      lambda state: decode_round(
+          dataclasses.replace(spec, gamma=0), *inputs,
+          jnp.zeros_like(state.length), state), state)
+
+  for gamma in policy.gammas[1:]:
     def chosen(state, gamma=gamma):
       wanted = adaptive.width(policy, limits(state)) == gamma
       return wanted & jnp.any(state.ended == RUNNING)

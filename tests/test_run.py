@@ -60,6 +60,19 @@ def test_every_setting_at_temperature_zero_is_identical(finished):
     assert setting['predicted_with_verify'] > 0
 
 
+def test_auto_begins_with_what_a_few_sentences_gave(options, tmp_path):
+  run.run(config(options, drafts=options['drafts'][:1], temperatures=(0.0,),
+                 gammas=(1, 3, 'auto'), repeats=1), tmp_path)
+  [cost] = records.read(tmp_path / 'costs.jsonl')
+  assert cost['round_costs'].keys() == {'1', '3'}
+  assert min(cost['round_costs'].values()) > 0
+  assert 0 <= cost['prior_alpha'] <= 1
+  ids = {gamma: [row['ids'] for row in records.read(
+      tmp_path / 'examples.jsonl') if row['gamma'] == gamma]
+         for gamma in (0, 'auto')}
+  assert ids['auto'] == ids[0]
+
+
 def test_config_and_report_say_where_and_how(finished):
   stored = json.loads((finished / 'config.json').read_text())
   assert stored['environment']['random_generator'] == 'threefry2x32'
