@@ -12,6 +12,7 @@ Letters: `b` batch, `r` rounds, `k` gammas to choose from.
 from collections.abc import Mapping
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 from jax import numpy as jnp
@@ -63,18 +64,24 @@ def timed_policy(
                                 jnp.float32), jnp.asarray(alpha, jnp.float32))
 
 
+def coins(drafted: Any, passed: Any) -> Any:
+  """Coins that each round has flipped, of arrays of one shape.
+
+  Example: of 3 drafts with 1 passed 2 coins, with all 3 passed 3.
+  """
+  return jnp.minimum(passed + 1, drafted)
+
+
 def alpha(
     drafted_br: Int[Array, 'b r'], passed_br: Int[Array, 'b r'],
     prior: float | Float[Array, ''] = PRIOR_ALPHA
 ) -> Float[Array, ' b']:
   """Estimate of each row's acceptance probability.
 
-  A round of d drafts, p of them passed, has flipped min(p + 1, d) coins.
-
   Example: rounds (3, 3) with (1, 3) passed are 2 + 3 coins, 4 of them passed;
   with 16 coins at 0.6 before them the estimate is 13.6 / 21.
   """
-  coins_b = jnp.sum(jnp.minimum(passed_br + 1, drafted_br), axis=1)
+  coins_b = jnp.sum(coins(drafted_br, passed_br), axis=1)
   passed_b = jnp.sum(passed_br, axis=1)
   return ((prior * PRIOR_COINS + passed_b.astype(jnp.float32))
           / (PRIOR_COINS + coins_b.astype(jnp.float32)))

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 
 _OPTIONS = {
-    # Few rows are written as sums; small products inside attention are XLA's
-    # own loops, and its libraries keep the rest.
+    # Products of few rows are written as sums; Eigen has the rest, but for
+    # small ones, which are XLA's own loops.
     'xla_cpu_experimental_ynn_fusion_type': '',
     'xla_cpu_multi_thread_eigen': False,
     'xla_cpu_prefer_vector_width': 512,

@@ -9,6 +9,7 @@ import dataclasses
 
 import jax
 from jax import numpy as jnp
+import numpy as np
 
 from specdec_jax import adaptive
 from specdec_jax import checkpoint
@@ -132,25 +133,26 @@ def calibrate(
   `prior_alpha`: drafts that passed over coins flipped.
   """
   size, repeats = job.settings.batch_size, 3
+  batches = [examples[at:at + size] for at in range(0, len(examples), size)]
+  sources = [job.encode(batch) for batch in batches]
   seconds, rounds = dict.fromkeys(job.decoders, 0.0), dict.fromkeys(
       job.decoders, 0)
-  passed = flipped = 0
+  drafted, passed = [], []
   for _ in range(repeats):
-    for at in range(0, len(examples), size):
-      batch = examples[at:at + size]
+    for batch, encoded in zip(batches, sources, strict=True):
       for gamma, decoder in job.decoders.items():
-        outputs = decoder.decode_batch(job.encode(batch), batch[0].index)
+        outputs = decoder.decode_batch(encoded, batch[0].index)
         seconds[gamma] += sum(output.decoder_seconds for output in outputs)
         rounds[gamma] += max(len(output.rounds) for output in outputs)
         for one in (r for output in outputs for r in output.rounds):
-          kept = one.accepted + one.discarded
-          passed += kept
-          flipped += min(kept + 1, one.drafted)
+          drafted.append(one.drafted)
+          passed.append(one.accepted + one.discarded)
   plain = seconds[0] / rounds[0]
+  flipped = int(adaptive.coins(np.array(drafted), np.array(passed)).sum())
   return {
       'round_costs': {str(gamma): seconds[gamma] / rounds[gamma] / plain
                       for gamma in job.settings.fixed_gammas},
-      'prior_alpha': passed / max(flipped, 1)}
+      'prior_alpha': sum(passed) / max(flipped, 1)}
 
 
 def source_array(settings: config_lib.RunConfig, sources) -> jax.Array:

@@ -261,10 +261,10 @@ class Model:
 def pack(config: T5Config, params: Params) -> Params:
   """Weights as a packed model reads them; those of the checkpoint stay as is.
 
-  On a CPU the decoder reads its weights as (out, in), see `products`. A product
-  costs tens of microseconds besides its bytes, so query, key and value of the
-  decoder become one kernel, and so do both gates. Keys and values of the source
-  are computed once, for many positions, and stay as they are.
+  On a CPU the decoder reads its weights as (out, in), see `products`. Fewer and
+  larger products keep both cores busy, so query, key and value of the decoder
+  become one kernel, and so do both gates. Keys and values of the source are
+  computed once, for many positions, and stay as they are.
   """
   decoder = dict(params['decoder'])
   for i in range(config.decoder_layers):

@@ -40,6 +40,11 @@ def run(target, draft, budget, *, rows=(0,), temperature=0.0, seed=0,
       sampling.make(temperature)))
 
 
+def test_coins_of_the_docstring_example():
+  found = adaptive.coins(np.array([3, 3, 0]), np.array([1, 3, 0]))
+  assert found.tolist() == [2, 3, 0]
+
+
 def test_alpha_of_the_docstring_example():
   estimate = adaptive.alpha(jnp.array([[3, 3, 0]]), jnp.array([[1, 3, 0]]))
   np.testing.assert_allclose(estimate, [13.6 / 21], rtol=1e-6)
