@@ -102,6 +102,23 @@ def choose(policy: Policy, alpha_b: Float[Array, ' b']) -> Int[Array, ' b']:
   return gammas[jnp.argmax(factors_bk, axis=1)]
 
 
+def reduced(policy: Policy) -> Policy:
+  """The policy without the gammas that no acceptance makes the best one.
+
+  Where a row begins with 0 it stays there, and only 0 is left. It chooses the
+  same as before, from fewer loops.
+
+  Example: at costs (1, 1.5, 1.6) of (0, 1, 3), 1 is never best: (0, 3) remain.
+  """
+  [first] = choose(policy, jnp.full(1, policy.alpha)).tolist()
+  best = set(choose(policy, jnp.linspace(0, 1, 1001)).tolist())
+  gammas = [0] if first == 0 else sorted(best | {0})
+  return Policy(
+      tuple(gammas),
+      policy.costs[jnp.asarray([policy.gammas.index(g) for g in gammas])],
+      policy.alpha)
+
+
 def width(policy: Policy, limit_b: Int[Array, ' b']) -> Int[Array, '']:
   """The smallest gamma to choose from that holds every row's limit.
 

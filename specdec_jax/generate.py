@@ -69,7 +69,11 @@ class Output:
 
 @dataclasses.dataclass(frozen=True)
 class Programs:
-  """The compiled steps of decoding; see `decode.generate` for arguments."""
+  """The compiled steps of decoding; see `decode.generate` for arguments.
+
+  Each start gives its state and a number to wait for: the state itself is
+  handed over to the loop before it exists.
+  """
   start_target: Callable
   start_draft: Callable
   generate: Callable
@@ -87,8 +91,9 @@ class Start:
 
 @functools.cache
 def _start(start: Callable, slots: int) -> Callable:
-  return jax.jit(lambda params, ids: start(params, ids, slots),
-                 compiler_options=backend.compiler_options())
+  return jax.jit(
+      lambda params, ids: (start(params, ids, slots), jnp.sum(ids)),
+      compiler_options=backend.compiler_options())
 
 
 @functools.cache
@@ -132,7 +137,9 @@ class Decoder:
       longer the target's (see `accept`).
     acceptance: a synthetic one in place of the rule's: real machinery at a
       given alpha, for timing. The output then means nothing.
-    policy: chooses gamma round by round, `gamma` at most (see `adaptive`).
+    policy: chooses gamma round by round, `gamma` at most (see `adaptive`). What
+      it can never choose is not compiled; one that begins with 0 is plain
+      decoding.
     slots: room of the caches, if it should be larger than needed: decoders that
       share it share the encoders' programs.
 
@@ -174,7 +181,10 @@ class Decoder:
     if policy is not None and max(policy.gammas) != gamma:
       raise ValueError(
           f'policy.gammas={policy.gammas}: allowed are up to gamma={gamma}')
-    self.policy = policy
+    if policy is not None:
+      policy = adaptive.reduced(policy)
+      gamma = max(policy.gammas)
+    self.policy = policy if gamma else None
     self.sampling = sampling_lib.make(temperature, top_k, top_p)
     self.target, self.draft = target, draft
     self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
@@ -227,9 +237,12 @@ class Decoder:
     ids, keys, budget = self._arrays(sources, first_index, length)
 
     began = time.perf_counter()
-    states = jax.block_until_ready(self._encode_ids(ids))
+    states, encoding = self._encode_ids(ids)
+    # Launched while the encoders run, so that the loop waits for nothing else.
+    decoded = self._generate(states, keys, budget)
+    jax.block_until_ready(encoding)
     encoded = time.perf_counter()
-    decoded = jax.block_until_ready(self._generate(states, keys, budget))
+    jax.block_until_ready(decoded)
     ended = time.perf_counter()
     return self._outputs(
         sources, decoded, first_index, encoded - began, ended - encoded)
@@ -238,7 +251,8 @@ class Decoder:
     """Encodes up to `batch_size` sources, for those who play the rounds."""
     length = self._bucket(sources)
     ids, keys, budget = self._arrays(sources, first_index, length)
-    state = decode.init(self.spec, *self._encode_ids(ids), budget)
+    states, _ = self._encode_ids(ids)
+    state = decode.init(self.spec, *states, budget)
     return Start(
         self.target.packed, self._draft_params, keys, budget, state)
 
@@ -257,8 +271,8 @@ class Decoder:
       return
     began = time.perf_counter()
     ids, keys, budget = self._arrays((), 0, length)
-    jax.block_until_ready(
-        self._generate(self._encode_ids(ids), keys, budget))
+    states, _ = self._encode_ids(ids)
+    jax.block_until_ready(self._generate(states, keys, budget))
     self._warm.add(length)
     self.compile_seconds += time.perf_counter() - began
 
@@ -283,9 +297,11 @@ class Decoder:
         self.target.placement, (ids, keys, budget)))
 
   def _encode_ids(self, ids: decode.AnyArray):
-    """Fresh target cache and draft state for encoder inputs."""
-    return (self.programs.start_target(self.target.packed, ids),
-            self.programs.start_draft(self._draft_params, ids))
+    """Fresh target cache and draft state for encoder inputs, launched, and two
+    numbers that are there when they are."""
+    cache, target_ends = self.programs.start_target(self.target.packed, ids)
+    state, draft_ends = self.programs.start_draft(self._draft_params, ids)
+    return (cache, state), (target_ends, draft_ends)
 
   def _generate(self, states, keys, budget) -> decode.Decoded:
     return self.programs.generate(

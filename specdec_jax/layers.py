@@ -87,8 +87,8 @@ class Mlp(nn.Module):
 class Attention(nn.Module):
   """Multi-head attention over given keys and values; kernels are head-major.
 
-  Packed, query and output lie (out, in); joined, query, key and value come from
-  one product.
+  Packed, kernels lie (out, in), and key and value come from one product;
+  joined, the query does too.
   """
   config: T5Config
   dropout_rate: float
@@ -104,8 +104,11 @@ class Attention(nn.Module):
     else:
       self.query = Linear(
           width, (c.d_model * c.head_dim)**-0.5, self.packed)
-      self.key = Linear(width, c.d_model**-0.5)
-      self.value = Linear(width, c.d_model**-0.5)
+      if self.packed:
+        self.key_value = Linear(2 * width, c.d_model**-0.5, self.packed)
+      else:
+        self.key = Linear(width, c.d_model**-0.5)
+        self.value = Linear(width, c.d_model**-0.5)
     self.out = Linear(c.d_model, width**-0.5, self.packed)
     self.dropout = nn.Dropout(self.dropout_rate, deterministic=False)
 
@@ -113,7 +116,11 @@ class Attention(nn.Module):
     return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
 
   def keys_values(self, x_bnd):
-    return self._heads(self.key(x_bnd)), self._heads(self.value(x_bnd))
+    if self.packed:
+      k, v = jnp.split(self.key_value(x_bnd), 2, axis=-1)
+    else:
+      k, v = self.key(x_bnd), self.value(x_bnd)
+    return self._heads(k), self._heads(v)
 
   def queries(self, x_btd):
     return self._heads(self.query(x_btd))

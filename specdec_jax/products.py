@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 # By measurement on two cores (AVX-512), inputs of 96 to 1,024.
 _LEAST_SIZE = 2**17   # of a kernel that is kept narrow: less is soon read
 _TOGETHER = 8         # rows of one loop: what its registers hold
-_MOST_ROWS = 14       # above it the library for large products is as fast
+_MOST_ROWS = 16       # above it the library for large products is as fast
 
 
 def lay(kernel_oi: Float[Array, 'o i']) -> Float[Array, 'o i']:
@@ -46,15 +46,27 @@ def project(
   count = rows_ri.shape[0]
   if few(count):
     y_ro = sums(rows_ri, kernel_oi)
+  elif kernel_oi.dtype == jnp.bfloat16:
+    y_ro = _blocks(rows_ri, kernel_oi)
   else:
-    kernel_oi = jax.lax.optimization_barrier((rows_ri, kernel_oi))[1]
-    y_ro = _library(rows_ri, kernel_oi.astype(jnp.float32))
+    y_ro = _library(rows_ri, kernel_oi)
   return y_ro.reshape(*x.shape[:-1], -1)
+
+
+def _blocks(rows_ri, kernel_oi):
+  """Many rows and a narrow kernel: one block of rows after the other, since to
+  widen the kernel for the library costs as much as the product."""
+  count, inputs = rows_ri.shape
+  padded = jnp.pad(rows_ri, ((0, -count % _TOGETHER), (0, 0)))
+  y = jax.lax.map(lambda block: sums(block, kernel_oi),
+                  padded.reshape(-1, _TOGETHER, inputs))
+  return y.reshape(padded.shape[0], -1)[:count]
 
 
 def _library(rows_ri, kernel_oi):
   """The order w x' of the product; without barriers it would be turned round
   and the weight copied each time."""
+  rows_ri, kernel_oi = jax.lax.optimization_barrier((rows_ri, kernel_oi))
   turned = jax.lax.optimization_barrier(rows_ri.T)
   return jax.lax.optimization_barrier(kernel_oi @ turned).T
 

@@ -42,18 +42,20 @@ class EncoderLayer(nn.Module):
   """Self-attention and MLP over the whole source."""
   config: T5Config
   dropout_rate: float
+  packed: bool = False
 
   @nn.compact
   def __call__(self, x_bsd, bias):
     c, rate = self.config, self.dropout_rate
     norm = functools.partial(layers.RMSNorm, c.norm_epsilon)
     drop = functools.partial(nn.Dropout, rate, deterministic=False)
-    attention = layers.Attention(c, rate, name='attention')
+    attention = layers.Attention(
+        c, rate, self.packed, joined=self.packed, name='attention')
     y = norm(name='pre_attention_layer_norm')(x_bsd)
     q, k, v = attention.queries_keys_values(y)
     x_bsd += drop()(attention(q, *cache_lib.ordered(k, v), bias))
     y = norm(name='pre_mlp_layer_norm')(x_bsd)
-    return x_bsd + drop()(layers.Mlp(c, rate, name='mlp')(y))
+    return x_bsd + drop()(layers.Mlp(c, rate, self.packed, name='mlp')(y))
 
 
 class RelativeBias(nn.Module):
@@ -72,6 +74,7 @@ class Encoder(nn.Module):
   """Encodes the embedded source."""
   config: T5Config
   dropout_rate: float
+  packed: bool = False
 
   @nn.compact
   def __call__(
@@ -85,7 +88,8 @@ class Encoder(nn.Module):
     drop = functools.partial(nn.Dropout, rate, deterministic=False)
     x_bsd = drop()(x_bsd)
     for i in range(c.encoder_layers):
-      x_bsd = EncoderLayer(c, rate, name=f'layers_{i}')(x_bsd, bias)
+      x_bsd = EncoderLayer(
+          c, rate, self.packed, name=f'layers_{i}')(x_bsd, bias)
     return drop()(layers.RMSNorm(c.norm_epsilon, name='encoder_norm')(x_bsd))
 
 
@@ -215,7 +219,7 @@ class T5(nn.Module):
 
   def setup(self):
     self.token_embedder = Embedder(self.config, self.packed)
-    self.encoder = Encoder(self.config, self.dropout_rate)
+    self.encoder = Encoder(self.config, self.dropout_rate, self.packed)
     self.decoder = Decoder(self.config, self.dropout_rate, self.packed)
 
   def start(self, source_ids: Int[Array, 'b s'], slots: int):
@@ -261,17 +265,26 @@ class Model:
 def pack(config: T5Config, params: Params) -> Params:
   """Weights as a packed model reads them; those of the checkpoint stay as is.
 
-  On a CPU the decoder reads its weights as (out, in), see `products`. Fewer and
-  larger products keep both cores busy, so query, key and value of the decoder
-  become one kernel, and so do both gates. Keys and values of the source are
-  computed once, for many positions, and stay as they are.
+  On a CPU weights lie (out, in), see `products`. Fewer and larger products keep
+  both cores busy, so query, key and value of one input become one kernel, and
+  so do both gates.
   """
-  decoder = dict(params['decoder'])
+  encoder, decoder = dict(params['encoder']), dict(params['decoder'])
+  for i in range(config.encoder_layers):
+    layer = encoder[f'layers_{i}']
+    encoder[f'layers_{i}'] = layer | {
+        'attention': _pack_attention(layer['attention']),
+        'mlp': _pack_mlp(layer['mlp'])}
   for i in range(config.decoder_layers):
-    decoder[f'layers_{i}'] = _pack_layer(decoder[f'layers_{i}'])
+    layer = decoder[f'layers_{i}']
+    decoder[f'layers_{i}'] = layer | {
+        'self_attention': _pack_attention(layer['self_attention']),
+        'encoder_decoder_attention': _pack_cross(
+            layer['encoder_decoder_attention']),
+        'mlp': _pack_mlp(layer['mlp'])}
   if 'logits_dense' in decoder:
     decoder['logits_dense'] = _joined(decoder['logits_dense'])
-  packed = params | {'decoder': decoder}
+  packed = params | {'encoder': encoder, 'decoder': decoder}
   if config.tied:
     embedder = params['token_embedder']
     table = {'kernel': jnp.asarray(embedder['embedding']).T}
@@ -285,18 +298,21 @@ def _joined(*parts: Params) -> Params:
   return {'transposed': products.lay(kernel_oi)}
 
 
-def _pack_layer(layer: Params) -> Params:
-  own, cross, mlp = (layer[name] for name in (
-      'self_attention', 'encoder_decoder_attention', 'mlp'))
+def _pack_attention(own: Params) -> Params:
+  return {'query_key_value': _joined(own['query'], own['key'], own['value']),
+          'out': _joined(own['out'])}
+
+
+def _pack_cross(cross: Params) -> Params:
+  return {'query': _joined(cross['query']),
+          'key_value': _joined(cross['key'], cross['value']),
+          'out': _joined(cross['out'])}
+
+
+def _pack_mlp(mlp: Params) -> Params:
   gates = [mlp[name] for name in ('wi_0', 'wi_1', 'wi') if name in mlp]
-  return layer | {
-      'self_attention': {
-          'query_key_value': _joined(own['query'], own['key'], own['value']),
-          'out': _joined(own['out'])},
-      'encoder_decoder_attention': cross | {
-          'query': _joined(cross['query']), 'out': _joined(cross['out'])},
-      'mlp': {('wi_both' if len(gates) > 1 else 'wi'): _joined(*gates),
-              'wo': _joined(mlp['wo'])}}
+  return {('wi_both' if len(gates) > 1 else 'wi'): _joined(*gates),
+          'wo': _joined(mlp['wo'])}
 
 
 def bind(

@@ -73,6 +73,27 @@ def test_the_choice_maximises_the_factor_with_the_measured_verify_ratio(alpha):
   assert chosen == max(factors, key=lambda g: factors[g])
 
 
+def test_reduced_of_the_docstring_example():
+  policy = adaptive.reduced(
+      adaptive.Policy((0, 1, 3), jnp.array([1.0, 1.5, 1.6])))
+  assert policy.gammas == (0, 3)
+  np.testing.assert_array_equal(policy.costs, np.float32([1, 1.6]))
+
+
+def test_a_policy_that_begins_with_0_is_reduced_to_it():
+  policy = adaptive.timed_policy({1: 1.5, 3: 1.6}, 0.05)
+  assert adaptive.reduced(policy).gammas == (0,)
+
+
+@pytest.mark.parametrize('costs', [{1: 1.5, 3: 1.6, 5: 2.5}, {1: 1.1, 7: 2}])
+def test_a_reduced_policy_chooses_the_same(costs):
+  policy = adaptive.timed_policy(costs, 0.8)
+  alphas = jnp.asarray(np.random.default_rng(0).uniform(size=999), jnp.float32)
+  np.testing.assert_array_equal(
+      adaptive.choose(adaptive.reduced(policy), alphas),
+      adaptive.choose(policy, alphas))
+
+
 def test_width_of_the_docstring_example():
   policy = adaptive.Policy((0, 1, 3, 7), jnp.ones(4))
   assert int(adaptive.width(policy, jnp.array([2, 0]))) == 3

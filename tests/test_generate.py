@@ -124,8 +124,7 @@ def compiled_loop(one):
   ids = jnp.zeros((one.batch_size, 64), jnp.int32)
   nothing = jnp.zeros(one.batch_size, jnp.int32)
   params = one.draft.packed if one.spec.gamma else None
-  caches = (one.programs.start_target(one.target.packed, ids),
-            one.programs.start_draft(params, ids))
+  caches, _ = one._encode_ids(ids)
   return one.programs.generate.lower(
       one.target.packed, params, *caches, one.sampling,
       decode.sentence_keys(jnp.asarray(0), nothing),
