@@ -327,30 +327,31 @@ def generate(
       one it is always `spec.gamma`.
   """
   inputs = (target_params, draft_params, sampling, keys_b, budget_b)
-
-  def running(state):
-    return jnp.any(state.ended == RUNNING)
   state = init(spec, target_cache, draft_state, budget_b)
   if policy is None:
-    state = jax.lax.while_loop(running, lambda state: decode_round(
+    state = jax.lax.while_loop(_running, lambda state: decode_round(
         spec, *inputs, room(state, budget_b), state), state)
   else:
-    state = jax.lax.while_loop(running, lambda state: _adaptive_rounds(
-        spec, policy, inputs, state), state)
+    state = _adaptive(spec, policy, inputs, state)
   return Decoded(
       tokens=state.tokens[:, 1:spec.max_tokens + 1], length=state.length - 1,
       ended=state.ended, rounds=state.rounds, log=state.log,
       caches=(state.target_cache, state.draft_state))
 
 
-def _adaptive_rounds(
+def _running(state: DecodeState) -> Array:
+  return jnp.any(state.ended == RUNNING)
+
+
+def _adaptive(
     spec: Spec, policy: adaptive.Policy,
     inputs: tuple[Any, Any, sampling_lib.Sampling, Array, Array],
     state: DecodeState
 ) -> DecodeState:
-  """For each gamma the rounds that follow each other with it.
+  """For each gamma the rounds that follow each other with it, until all ended.
 
-  Loops one after the other, not branches: a loop's caches stay in place.
+  Loops one after the other, not branches: a loop's caches stay in place. Each
+  carries the limits of the next round, so that they are chosen once a round.
   """
   def limits(state):
     alpha_b = adaptive.alpha(
@@ -359,25 +360,24 @@ def _adaptive_rounds(
     return jnp.minimum(
         adaptive.choose(policy, alpha_b), room(state, inputs[-1]))
 
-  # Whoever chooses 0 learns nothing more: then it is plain decoding to the end,
-  # and nothing needs to be chosen again.
-  plain = adaptive.width(policy, limits(state)) == 0
-  state = jax.lax.while_loop(
-      lambda state: plain & jnp.any(state.ended == RUNNING),
-      lambda state: decode_round(
-          dataclasses.replace(spec, gamma=0), *inputs,
-          jnp.zeros_like(state.length), state), state)
+  def rounds(gamma, carry):
+    def chosen(carry):
+      state, limit_b = carry
+      return _running(state) & (adaptive.width(policy, limit_b) == gamma)
 
-  for gamma in policy.gammas[1:]:
-    def chosen(state, gamma=gamma):
-      wanted = adaptive.width(policy, limits(state)) == gamma
-      return wanted & jnp.any(state.ended == RUNNING)
+    def step(carry):
+      state = decode_round(
+          dataclasses.replace(spec, gamma=gamma), *inputs, carry[1], carry[0])
+      # Whoever has chosen 0 learns nothing more and need not choose again.
+      return state, limits(state) if gamma else carry[1]
+    return jax.lax.while_loop(chosen, step, carry)
 
-    def step(state, gamma=gamma):
-      return decode_round(dataclasses.replace(spec, gamma=gamma), *inputs,
-                          limits(state), state)
-    state = jax.lax.while_loop(chosen, step, state)
-  return state
+  def all_gammas(carry):
+    for gamma in policy.gammas:
+      carry = rounds(gamma, carry)
+    return carry
+  return jax.lax.while_loop(
+      lambda carry: _running(carry[0]), all_gammas, (state, limits(state)))[0]
 
 
 @jax.jit

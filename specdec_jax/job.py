@@ -9,9 +9,9 @@ import dataclasses
 
 import jax
 from jax import numpy as jnp
-import numpy as np
 
 from specdec_jax import adaptive
+from specdec_jax import calibration
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import drafters
@@ -113,46 +113,45 @@ def make_decoder(
 
 
 def add_auto(job: Job, models: Models, cost: records.Row) -> Job:
-  """The job with a decoder that chooses gamma by what `calibrate` found."""
-  gammas = job.settings.fixed_gammas
-  policy = adaptive.timed_policy(
-      {gamma: cost['round_costs'][str(gamma)] for gamma in gammas},
-      cost['prior_alpha'])
-  auto = make_decoder(
-      job.settings, models, job.group, max(gammas), policy)
+  """The job with the decoder that `calibrate` found for `auto`."""
+  gamma = cost['fastest']
+  auto = _chooser(job, models, adaptive.timed_policy(
+      {int(g): c for g, c in cost['round_costs'].items()}, cost['prior_alpha'])
+  ) if gamma == config_lib.AUTO else _fixed(job, models, gamma)
   return dataclasses.replace(
       job, decoders=job.decoders | {config_lib.AUTO: auto})
 
 
-def calibrate(
-    job: Job, examples: Sequence[examples_lib.Example]
-) -> records.Row:
-  """What `auto` chooses by, from a few sentences decoded with every gamma.
+def _fixed(job: Job, models: Models, gamma: int) -> generate.Decoder:
+  return job.decoders.get(gamma) or make_decoder(
+      job.settings, models, job.group, gamma)
 
-  `round_costs`: seconds of a round over those of a plain one, by gamma.
-  `prior_alpha`: drafts that passed over coins flipped.
-  """
-  size, repeats = job.settings.batch_size, 3
-  batches = [examples[at:at + size] for at in range(0, len(examples), size)]
-  sources = [job.encode(batch) for batch in batches]
-  seconds, rounds = dict.fromkeys(job.decoders, 0.0), dict.fromkeys(
-      job.decoders, 0)
-  drafted, passed = [], []
-  for _ in range(repeats):
-    for batch, encoded in zip(batches, sources, strict=True):
-      for gamma, decoder in job.decoders.items():
-        outputs = decoder.decode_batch(encoded, batch[0].index)
-        seconds[gamma] += sum(output.decoder_seconds for output in outputs)
-        rounds[gamma] += max(len(output.rounds) for output in outputs)
-        for one in (r for output in outputs for r in output.rounds):
-          drafted.append(one.drafted)
-          passed.append(one.accepted + one.discarded)
-  plain = seconds[0] / rounds[0]
-  flipped = int(adaptive.coins(np.array(drafted), np.array(passed)).sum())
+
+def _chooser(
+    job: Job, models: Models, policy: adaptive.Policy
+) -> generate.Decoder:
+  return make_decoder(
+      job.settings, models, job.group, max(policy.gammas), policy)
+
+
+def calibrate(
+    job: Job, models: Models, examples: Sequence[examples_lib.Example]
+) -> records.Row:
+  """What `auto` is (see `calibration`), as `record_costs` writes it."""
+  size, examples = job.settings.batch_size, examples[:calibration.SENTENCES]
+  batches = [
+      (job.encode(examples[at:at + size]), examples[at].index)
+      for at in range(0, len(examples), size)]
+  decoders: dict[int | str, generate.Decoder] = {
+      gamma: _fixed(job, models, gamma)
+      for gamma in (0, *job.settings.fixed_gammas)}
+  times = calibration.measure(decoders, batches)
+  chooser = _chooser(job, models, calibration.policy(times))
   return {
-      'round_costs': {str(gamma): seconds[gamma] / rounds[gamma] / plain
-                      for gamma in job.settings.fixed_gammas},
-      'prior_alpha': sum(passed) / max(flipped, 1)}
+      'round_costs': {
+          str(g): c for g, c in calibration.round_costs(times).items()},
+      'prior_alpha': times.alpha,
+      'fastest': calibration.fastest(times, chooser, decoders, batches)}
 
 
 def source_array(settings: config_lib.RunConfig, sources) -> jax.Array:

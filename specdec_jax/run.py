@@ -79,7 +79,7 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
       logging.info('models: %s and %s', settings.target, settings.drafts)
       models = job_lib.load_models(settings)
       logging.info('decode: %d of %d turns', len(todo), len(turns))
-      decode_turns(settings, models, examples[:TRACED], todo, workdir)
+      decode_turns(settings, models, examples, todo, workdir)
     else:
       logging.info('decode: all %d turns are there', len(turns))
 
@@ -127,7 +127,7 @@ def waves(todo: Sequence[Turn], size: int) -> Iterator[Sequence[Turn]]:
 
 def decode_turns(
     settings: config_lib.RunConfig, models: job_lib.Models,
-    traced: Sequence[examples_lib.Example], todo: Sequence[Turn],
+    examples: Sequence[examples_lib.Example], todo: Sequence[Turn],
     workdir: pathlib.Path
 ) -> None:
   """Decodes turn by turn; each group is compiled, costed and traced once.
@@ -146,10 +146,10 @@ def decode_turns(
       job = None
       generate.release_programs()
       job = job_lib.make_job(settings, models, group)
-      cost = record_costs(job, wave[0].batch, traced, workdir)
+      cost = record_costs(job, models, wave[0].batch, examples, workdir)
       if config_lib.AUTO in settings.gammas:
         job = job_lib.add_auto(job, models, cost)
-      record_traces(job, traced, workdir)
+      record_traces(job, examples[:TRACED], workdir)
     rows = decode_turn(job, wave[mine]) if mine < len(wave) else []
     for found in hosts.gather(rows)[:len(wave)]:
       if hosts.is_first():
@@ -159,12 +159,13 @@ def decode_turns(
 
 
 def record_costs(
-    job: job_lib.Job, batch: Sequence[examples_lib.Example],
-    few: Sequence[examples_lib.Example], workdir: pathlib.Path
+    job: job_lib.Job, models: job_lib.Models,
+    batch: Sequence[examples_lib.Example],
+    examples: Sequence[examples_lib.Example], workdir: pathlib.Path
 ) -> records.Row:
   """The line with c and the verify ratios of a group, measured only once.
 
-  With `auto` among the gammas also what it chooses by, measured on `few`.
+  With `auto` among the gammas also what that is, found on the first sentences.
   """
   path = workdir / 'costs.jsonl'
   key = {'draft': job.group.draft, 'temperature': job.group.temperature}
@@ -176,7 +177,7 @@ def record_costs(
   measures = shares(job.settings)[1] == 0
   mine = key | job_lib.measure_costs(job, batch) if measures else {}
   if measures and config_lib.AUTO in job.settings.gammas:
-    mine |= job_lib.calibrate(job, few)
+    mine |= job_lib.calibrate(job, models, examples)
   row = hosts.gather(mine)[0]
   if hosts.is_first():
     records.append(path, [row])

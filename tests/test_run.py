@@ -60,13 +60,16 @@ def test_every_setting_at_temperature_zero_is_identical(finished):
     assert setting['predicted_with_verify'] > 0
 
 
-def test_auto_begins_with_what_a_few_sentences_gave(options, tmp_path):
+@pytest.mark.parametrize('gammas', [(1, 3, 'auto'), ('auto',)])
+def test_auto_is_found_on_a_few_sentences(options, tmp_path, gammas):
   run.run(config(options, drafts=options['drafts'][:1], temperatures=(0.0,),
-                 gammas=(1, 3, 'auto'), repeats=1), tmp_path)
+                 gammas=gammas, repeats=1), tmp_path)
   [cost] = records.read(tmp_path / 'costs.jsonl')
-  assert cost['round_costs'].keys() == {'1', '3'}
+  tried = [str(g) for g in gammas if g != 'auto'] or ['1', '3', '5', '7']
+  assert list(cost['round_costs']) == tried
   assert min(cost['round_costs'].values()) > 0
   assert 0 <= cost['prior_alpha'] <= 1
+  assert str(cost['fastest']) in ('0', *tried, 'auto')
   ids = {gamma: [row['ids'] for row in records.read(
       tmp_path / 'examples.jsonl') if row['gamma'] == gamma]
          for gamma in (0, 'auto')}

@@ -114,6 +114,6 @@ if __name__ == '__main__':
   flags.DEFINE_string('workdir', None, 'Folder that keeps the runs.')
   flags.DEFINE_list('tasks', list(TASKS), 'Data sets.')
   flags.DEFINE_list('drafts', list(DRAFTS), 'Models, tables or rules.')
-  flags.DEFINE_integer('sentences', 24, 'Of each task.', 1)
+  flags.DEFINE_integer('sentences', 48, 'Of each task.', 1)
   flags.DEFINE_integer('repeats', 2, 'Times each is decoded.', 1)
   common.main(main)

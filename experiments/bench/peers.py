@@ -28,19 +28,16 @@ from typing import Any
 
 from absl import flags
 import jax
-from jax import numpy as jnp
 import numpy as np
 import tqdm
 
 from experiments import common as tables
 from experiments.bench import common
-from specdec_jax import adaptive
+from specdec_jax import calibration
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import examples as examples_lib
 from specdec_jax import generate
-from specdec_jax import measure
-from specdec_jax import sampling as sampling_lib
 from specdec_jax import vocab
 
 TOKENS, BUCKETS = 64, (16, 32, 64)
@@ -142,41 +139,39 @@ def ctranslate2_engines(folder: str, kind: str) -> dict[Key, Engine]:
   return {('ctranslate2', kind): decode}
 
 
-def policy(
-    target: checkpoint.Loaded, draft: checkpoint.Loaded
-) -> adaptive.Policy:
-  """What `gamma=auto` chooses from, with costs measured here."""
-  gammas = config_lib.AUTO_GAMMAS
-  costs = measure.costs(
-      common.target_side(target), common.draft_side(draft, target),
-      jnp.ones((1, BUCKETS[0]), jnp.int32), TOKENS + max(gammas) + 1, gammas,
-      sampling_lib.make(0.0))
-  return adaptive.policy(
-      costs.c, {gamma: costs.verify_ratio(gamma) for gamma in gammas})
-
-
 def our_engines(names: Mapping[str, str]) -> dict[Key, Engine]:
   """Plain, and with every draft each gamma and `auto`; models by role."""
   target, *drafts = map(checkpoint.load, names.values())
   progress = tqdm.tqdm(total=1 + len(drafts) * (len(GAMMAS) + 1),
                        desc='compile', unit='program')
 
-  def engine(**options: Any) -> Engine:
-    decoder = generate.Decoder(
+  def decoder(**options: Any) -> generate.Decoder:
+    made = generate.Decoder(
         target, max_new_tokens=TOKENS, source_buckets=BUCKETS, **options)
     for length in BUCKETS:
-      decoder.compile(length)
+      made.compile(length)
     progress.update()
-    return lambda source: decoder.decode_batch(
+    return made
+
+  def engine(made: generate.Decoder) -> Engine:
+    return lambda source: made.decode_batch(
         [vocab.Source(source, len(source))], 0)[0].ids
 
-  found = {('ours', 'plain'): engine(gamma=0)}
+  plain = decoder(gamma=0)
+  few = [(plain.encode([example.source], i), i) for i, example in enumerate(
+      examples_lib.load('ende_mini', calibration.SENTENCES))]
+  found = {('ours', 'plain'): engine(plain)}
   for name, draft in zip(list(names)[1:], drafts, strict=True):
+    decoders: dict[int | str, generate.Decoder] = {0: plain}
     for gamma in GAMMAS:
-      found['ours', f'{name} γ={gamma}'] = engine(draft=draft, gamma=gamma)
-    found['ours', f'{name} γ=auto'] = engine(
-        draft=draft, gamma=max(config_lib.AUTO_GAMMAS),
-        policy=policy(target, draft))
+      decoders[gamma] = decoder(draft=draft, gamma=gamma)
+    times = calibration.measure(decoders, few)
+    chooser = decoder(
+        draft=draft, gamma=max(GAMMAS), policy=calibration.policy(times))
+    decoders[config_lib.AUTO] = (decoders | {config_lib.AUTO: chooser})[
+        calibration.fastest(times, chooser, decoders, few)]
+    for gamma in (*GAMMAS, config_lib.AUTO):
+      found['ours', f'{name} γ={gamma}'] = engine(decoders[gamma])
   progress.close()
   return found
 
