@@ -69,6 +69,46 @@ def test_top_k_wider_than_the_vocabulary_changes_nothing():
       law_of(LAW, temperature=1.0, top_k=99), LAW, atol=1e-6)
 
 
+def ranked(x):
+  """Ids from the largest down, the lowest first among equals."""
+  return np.lexsort((np.arange(len(x)), -x))
+
+
+@pytest.mark.parametrize('k', [1, 7, 40, 200, 300])
+def test_the_k_largest_are_those_of_a_sort(k):
+  # Few values, so many ties; both signs and both zeros.
+  x = np.random.default_rng(k).integers(-9, 9, (5, 300)).astype(np.float32)
+  x *= np.where(np.arange(300) % 2, 1, -1)
+  for row, marked in zip(x, sampling._largest(jnp.asarray(x), k), strict=True):
+    np.testing.assert_array_equal(
+        np.flatnonzero(marked), np.sort(ranked(row)[:k]))
+
+
+@pytest.mark.parametrize('top_p', [1e-6, 0.25, 0.5, 0.9, 0.999])
+def test_the_nucleus_is_that_of_a_sort(top_p):
+  # Multiples of 1/1024, whose sums are exact; about half of them are 0.
+  counts = np.random.default_rng(0).multinomial(1024, np.ones(999) / 999, 5)
+  laws = (counts / 1024).astype(np.float32)
+  found = sampling._nucleus(jnp.asarray(laws), top_p)
+  for law, marked in zip(laws, found, strict=True):
+    order = ranked(law)
+    before = np.cumsum(law[order]) - law[order]
+    np.testing.assert_array_equal(
+        np.flatnonzero(marked), np.sort(order[before < top_p]))
+
+
+def test_split_of_the_docstring_example():
+  x = jnp.asarray([2.0, 5, 5, 5, 1])
+  above, level = sampling._split(x, jnp.ones(5), 4)
+  assert above.tolist() == [False, True, True, True, False]
+  assert level.tolist() == [True, False, False, False, False]
+
+
+def test_a_law_whose_rounded_sum_misses_top_p_is_kept_whole():
+  law = jnp.full(7, np.float32(1 / 7) * (1 - 2**-22))
+  assert sampling._nucleus(law, 1 - 1e-9).all()
+
+
 def test_equal_maxima_in_bfloat16_go_to_the_lowest_id():
   logits = jnp.zeros(16, jnp.bfloat16).at[jnp.array([5, 9])].set(3)
   law = sampling.law(logits, sampling.make(0.0))
