@@ -14,6 +14,7 @@ import numpy as np
 from specdec_jax import adaptive
 from specdec_jax import config as config_lib
 from specdec_jax import generate
+from specdec_jax import hosts
 from specdec_jax import theory
 from specdec_jax import vocab
 
@@ -48,7 +49,11 @@ class Times:
 def measure(
     decoders: Mapping[int | str, generate.Decoder], batches: Sequence[Batch]
 ) -> Times:
-  """Decodes the batches with each decoder in turn, `REPEATS` times."""
+  """Decodes the batches with each decoder in turn, `REPEATS` times.
+
+  Of several hosts, all of which must call it, the first one's times count:
+  they may run one program together, so they must choose the same.
+  """
   seconds, tokens = dict.fromkeys(decoders, 0.0), dict.fromkeys(decoders, 0)
   rounds: list[generate.Round] = []
   for _ in range(REPEATS):
@@ -60,8 +65,10 @@ def measure(
         rounds += [r for output in outputs for r in output.rounds]
   drafted = np.array([r.drafted for r in rounds])
   passed = np.array([r.accepted + r.discarded for r in rounds])
-  return Times({name: seconds[name] / tokens[name] for name in decoders},
-               int(passed.sum()), int(adaptive.coins(drafted, passed).sum()))
+  times, kept, flipped = hosts.gather([
+      [seconds[name] / tokens[name] for name in decoders],
+      int(passed.sum()), int(adaptive.coins(drafted, passed).sum())])[0]
+  return Times(dict(zip(decoders, times, strict=True)), kept, flipped)
 
 
 def round_costs(times: Times) -> dict[int, float]:

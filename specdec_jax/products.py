@@ -6,7 +6,8 @@ it with every row and is divided over the cores. It needs leave to add in
 another order (`backend.compiler_options`), as every matrix library takes it.
 
 Weights that bfloat16 holds exactly are kept in it (`lay`): half the bytes, and
-the same float32 products.
+the same float32 products. All products with them are sums, those of the encoder
+too; with weights of float32 only those of few rows are.
 
 Letters: `r` rows, `i` in, `o` out.
 """
@@ -23,7 +24,7 @@ from jaxtyping import Array, Float
 # By measurement on two cores (AVX-512), inputs of 96 to 1,024.
 _LEAST_SIZE = 2**17   # of a kernel that is kept narrow: less is soon read
 _TOGETHER = 8         # rows of one loop: what its registers hold
-_MOST_ROWS = 16       # above it the library for large products is as fast
+_MOST_ROWS = 16       # above it the library is as fast with float32
 
 
 def lay(kernel_oi: Float[Array, 'o i']) -> Float[Array, 'o i']:

@@ -176,9 +176,9 @@ def record_costs(
   # Hosts that share a mesh measure together; otherwise one does for all.
   measures = shares(job.settings)[1] == 0
   mine = key | job_lib.measure_costs(job, batch) if measures else {}
-  if measures and config_lib.AUTO in job.settings.gammas:
-    mine |= job_lib.calibrate(job, models, examples)
   row = hosts.gather(mine)[0]
+  if config_lib.AUTO in job.settings.gammas:
+    row |= job_lib.calibrate(job, models, examples)
   if hosts.is_first():
     records.append(path, [row])
   return row

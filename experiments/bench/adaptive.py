@@ -7,11 +7,12 @@
 A run of the main job for each task, every gamma and `auto` in turn on the same
 sentences, batch 1, temperature 0. `auto_over_best` is total seconds with the
 gamma that was fastest, plain decoding included, over those with `auto`; the
-best is known only afterwards and is the luckiest of five, `auto` is told
-nothing. `oracle` is the factor of an oracle that stops each round before the
-first draft that would be refused (section 3.5, with v = 1): no choice of gamma
-passes it. With --workdir a run goes on where it stopped. Two cores: about
-fifteen minutes.
+best is known only afterwards and is the luckiest of five, `auto` is found on
+the first 16 sentences, before (`auto is`: 0 for plain decoding, a gamma, or
+`auto` for one that each sentence chooses round by round). `oracle` is the
+factor of an oracle that stops each round before the first draft that would be
+refused (section 3.5, with v = 1): no choice of gamma passes it. With --workdir
+a run goes on where it stopped. Two cores: about fifteen minutes.
 """
 
 from collections.abc import Sequence
@@ -80,9 +81,9 @@ def line(
 def rows(study: tables.Study) -> list[common.Row]:
   """A line a draft; from the examples, since settings have no `auto`."""
   return [
-      {'task': study.config['config']['task']} | line(
-          cost['draft'], [row for row in study.examples
-                          if row['draft'] == cost['draft']], cost['c'])
+      {'task': study.config['config']['task'], 'auto_is': cost['fastest']}
+      | line(cost['draft'], [row for row in study.examples
+                             if row['draft'] == cost['draft']], cost['c'])
       for cost in study.costs]
 
 
@@ -90,7 +91,8 @@ COLUMNS = {
     'task': tables.text('task'), 'draft': tables.text('draft'),
     'α': tables.column('alpha'), 'c': tables.column('c', 3),
     'best γ': tables.text('best_gamma'),
-    'best fixed': tables.column('best_fixed'), 'auto': tables.column('auto'),
+    'best fixed': tables.column('best_fixed'),
+    'auto is': tables.text('auto_is'), 'auto': tables.column('auto'),
     'auto over best': lambda row: '{} ({} to {})'.format(*(
         tables.column(f'auto_over_best{x}', 3)(row)
         for x in ('', '_low', '_high'))),
