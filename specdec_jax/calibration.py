@@ -18,7 +18,7 @@ from specdec_jax import hosts
 from specdec_jax import theory
 from specdec_jax import vocab
 
-SENTENCES, REPEATS = 16, 3
+SENTENCES, REPEATS = 32, 2
 MARGIN = 0.03  # gain over plain decoding that is worth a draft
 
 Batch = tuple[Sequence[vocab.Source], int]  # and the index of its first

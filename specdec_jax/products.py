@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 # By measurement on two cores (AVX-512), inputs of 96 to 1,024.
 _LEAST_SIZE = 2**17   # of a kernel that is kept narrow: less is soon read
 _TOGETHER = 8         # rows of one loop: what its registers hold
-_MOST_ROWS = 16       # above it the library is as fast with float32
+_MOST_ROWS = 11       # above it the library is as fast with float32
 
 
 def lay(kernel_oi: Float[Array, 'o i']) -> Float[Array, 'o i']:
@@ -45,9 +45,10 @@ def project(
   """
   rows_ri = x.reshape(-1, x.shape[-1]).astype(jnp.float32)
   count = rows_ri.shape[0]
-  if few(count):
+  narrow = kernel_oi.dtype == jnp.bfloat16
+  if few(count) or (narrow and count <= 2 * _TOGETHER):
     y_ro = sums(rows_ri, kernel_oi)
-  elif kernel_oi.dtype == jnp.bfloat16:
+  elif narrow:
     y_ro = _blocks(rows_ri, kernel_oi)
   else:
     y_ro = _library(rows_ri, kernel_oi)

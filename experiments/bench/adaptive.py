@@ -8,7 +8,7 @@ A run of the main job for each task, every gamma and `auto` in turn on the same
 sentences, batch 1, temperature 0. `auto_over_best` is total seconds with the
 gamma that was fastest, plain decoding included, over those with `auto`; the
 best is known only afterwards and is the luckiest of five, `auto` is found on
-the first 16 sentences, before (`auto is`: 0 for plain decoding, a gamma, or
+the first 32 sentences, before (`auto is`: 0 for plain decoding, a gamma, or
 `auto` for one that each sentence chooses round by round). `oracle` is the
 factor of an oracle that stops each round before the first draft that would be
 refused (section 3.5, with v = 1): no choice of gamma passes it. With --workdir
