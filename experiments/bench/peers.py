@@ -12,7 +12,7 @@ own, CTranslate2 one for each type of numbers: with a second model beside it, it
 takes four times as long. All engines decode all sentences in turn, repeat by
 repeat; a first pass over the sentences is not counted. Seconds are those of the
 whole call, encoder included, for all alike. `identical` counts sentences with
-the ids of transformers' plain greedy search. Two cores: about four minutes.
+the ids of transformers' plain greedy search. Two cores: about three minutes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
