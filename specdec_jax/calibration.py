@@ -36,14 +36,18 @@ class Times:
     return self.passed / max(self.flipped, 1)
 
   @property
+  def least(self) -> int | str:
+    return min(self.seconds, key=self.seconds.__getitem__)
+
+  @property
   def fastest(self) -> int | str:
     """What takes least; 0 unless something gains `MARGIN` over it.
 
     Example: of 0 in 1.00, 1 in 0.99 and 3 in 1.10 it is 0, of 0 in 1.00 and 1
     in 0.90 it is 1.
     """
-    best = min(self.seconds, key=self.seconds.__getitem__)
-    return best if self.seconds[best] * (1 + MARGIN) < self.seconds[0] else 0
+    gained = self.seconds[self.least] * (1 + MARGIN) < self.seconds[0]
+    return self.least if gained else 0
 
 
 def measure(
@@ -105,8 +109,7 @@ def fastest(
     chooser: made with `policy(times)`.
     decoders: by gamma, 0 included.
   """
-  best = min(times.seconds, key=times.seconds.__getitem__)
-  finalists = {gamma: decoders[gamma] for gamma in {0, best}}
+  finalists = {gamma: decoders[gamma] for gamma in {0, times.least}}
   if chooser.policy is not None:  # else it is plain decoding itself
     finalists[config_lib.AUTO] = chooser
   return measure(finalists, batches).fastest

@@ -53,7 +53,7 @@ _MESH = re.compile(
     r'|data=[1-9]\d*|model=[1-9]\d*|data=[1-9]\d*,model=[1-9]\d*')
 MESH = Rule(lambda x: isinstance(x, str) and _MESH.fullmatch(x) is not None,
             "'' (one device) or 'data=N,model=M' or one of the two")
-AUTO = 'auto'  # gamma chosen round by round
+AUTO = 'auto'  # found on the first sentences, see `calibration`
 AUTO_GAMMAS = (1, 3, 5, 7)  # from these, where no other is named
 
 

@@ -86,7 +86,7 @@ def test_the_k_largest_are_those_of_a_sort(k):
 
 @pytest.mark.parametrize('top_p', [1e-6, 0.25, 0.5, 0.9, 0.999])
 def test_the_nucleus_is_that_of_a_sort(top_p):
-  # Multiples of 1/1024, whose sums are exact; about half of them are 0.
+  # Multiples of 1/1024, whose sums are exact; about a third of them are 0.
   counts = np.random.default_rng(0).multinomial(1024, np.ones(999) / 999, 5)
   laws = (counts / 1024).astype(np.float32)
   found = sampling._nucleus(jnp.asarray(laws), top_p)
