@@ -48,12 +48,6 @@ class Policy:
           f'gammas={self.gammas}: allowed are ascending whole numbers from 0')
 
 
-def policy(c: float, verify_ratios: Mapping[int, float]) -> Policy:
-  """A policy from measured costs: c, and v by gamma."""
-  return timed_policy({
-      gamma: gamma * c + v for gamma, v in verify_ratios.items()})
-
-
 def timed_policy(
     costs: Mapping[int, float], alpha: float = PRIOR_ALPHA
 ) -> Policy:

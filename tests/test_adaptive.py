@@ -14,7 +14,7 @@ from specdec_jax import sampling
 from specdec_jax import theory
 from tests import scripted
 
-POLICY = adaptive.policy(0.1, {1: 1.1, 3: 1.3, 5: 1.5})
+POLICY = adaptive.timed_policy({1: 1.2, 3: 1.6, 5: 2.0})
 
 
 def run(target, draft, budget, *, rows=(0,), temperature=0.0, seed=0,
@@ -68,7 +68,8 @@ def test_the_choice_maximises_the_factor_with_the_measured_verify_ratio(alpha):
   ratios = {1: 1.1, 2: 1.2, 4: 1.35, 8: 1.7}
   factors = {0: 1.0} | {
       g: theory.walltime_factor(alpha, g, 0.07, v) for g, v in ratios.items()}
-  policy = adaptive.policy(0.07, ratios)
+  policy = adaptive.timed_policy({
+      g: g * 0.07 + v for g, v in ratios.items()})
   [chosen] = adaptive.choose(policy, jnp.array([alpha])).tolist()
   assert chosen == max(factors, key=lambda g: factors[g])
 

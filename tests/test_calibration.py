@@ -63,7 +63,7 @@ def test_without_a_coin_alpha_is_0():
 def test_the_chooser_is_taken_where_it_is_fastest(price, expected):
   decoders = {0: Decoder(1.0), 1: Decoder(0.8), 3: Decoder(1.2)}
   batches = [(SENTENCE, 0)]
-  chooser = Decoder(price, policy=adaptive.policy(0.1, {1: 1.0}))
+  chooser = Decoder(price, policy=adaptive.timed_policy({1: 1.1}))
   found = calibration.measure(decoders, batches)
   assert calibration.fastest(found, chooser, decoders, batches) == expected
 
