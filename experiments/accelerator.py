@@ -26,12 +26,14 @@ from jax import numpy as jnp
 import numpy as np
 
 from specdec_jax import architecture
+from specdec_jax import cache as cache_lib
 from specdec_jax import checkpoint
 from specdec_jax import decode
 from specdec_jax import draft as draft_lib
 from specdec_jax import environment
 from specdec_jax import measure
 from specdec_jax import report
+from specdec_jax import rounds as rounds_lib
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import t5
 from specdec_jax import theory
@@ -173,7 +175,8 @@ def model_costs(
 ) -> measure.Costs:
   return measure.costs(
       target, measure.DraftSide(drafter_of(draft), draft.params),
-      source_of(plan, 1), plan.slots, GAMMAS, sampling_lib.make(0.0))
+      source_of(plan, 1), cache_lib.sizes(plan.slots)[0], GAMMAS,
+      sampling_lib.make(0.0))
 
 
 @functools.cache
@@ -182,7 +185,7 @@ def _start(start: Callable, slots: int) -> Callable:
 
 
 @functools.cache
-def _generate(spec: decode.Spec) -> Callable:
+def _generate(spec: rounds_lib.Spec) -> Callable:
   """Compiled once for all acceptance rates, which are an argument here."""
   def generate(acceptance, *arguments):
     forced = dataclasses.replace(spec, acceptance=acceptance)
@@ -196,13 +199,13 @@ def run_once(
 ) -> tuple[decode.Decoded, float]:
   """Greedy decoding of random sources; what came out, and decoder seconds."""
   drafter = drafter_of(draft) if draft else draft_lib.NO_DRAFTER
-  spec = decode.Spec(
+  spec = rounds_lib.Spec(
       target.model.extend, drafter, gamma, plan.tokens, plan.slots)
   forced = None if acceptance is None else jnp.asarray(acceptance)
   source, params = source_of(plan, rows), draft.params if draft else None
   states = jax.block_until_ready(
-      (_start(target.model.start, plan.slots)(target.params, source),
-       _start(drafter.start, plan.slots)(params, source)))
+      (_start(target.model.start, spec.sizes[0])(target.params, source),
+       _start(drafter.start, spec.sizes[0])(params, source)))
   keys = jax.block_until_ready(
       decode.sentence_keys(jnp.asarray(0), jnp.arange(rows)))
   began = time.perf_counter()

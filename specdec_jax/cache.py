@@ -13,11 +13,15 @@ Letters: `b` batch, `s` source length, `t` positions of this call, `n` slots,
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
+
+State = TypeVar('State')
+
+_FEW_SLOTS = 64  # fewer are not worth a program of their own
 
 
 @jax.tree_util.register_dataclass
@@ -115,3 +119,36 @@ def _scatter_one(k_bhnk, v_bhkn, k_new, v_new, positions_bt):
 def rewind(cache: KVCache, length: Int[Array, ' b']) -> KVCache:
   """Returns the cache with `length` valid slots a row; nothing is copied."""
   return dataclasses.replace(cache, length=length)
+
+
+def sizes(slots: int) -> tuple[int, ...]:
+  """The rooms that a cache grows through, the last of `slots`.
+
+  Whoever reads a cache reads all of its slots. So it begins small and doubles:
+  fewer than half of what is read are slots that no token will ever fill, or the
+  cache is of less than 128.
+
+  Example: 264 slots are 66, then 132, then 264; 126 slots are 126.
+  """
+  found = [slots]
+  while -(-found[0] // 2) >= _FEW_SLOTS:
+    found.insert(0, -(-found[0] // 2))
+  return tuple(found)
+
+
+def grow(state: State, slots: int) -> State:
+  """The same tree with every cache in it of `slots` slots, the new ones empty.
+  """
+  def padded(x, axis):
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, slots - x.shape[axis])
+    return jnp.pad(x, widths)
+
+  def grown(leaf):
+    if not isinstance(leaf, KVCache):
+      return leaf
+    return dataclasses.replace(
+        leaf, k=tuple(padded(k, 2) for k in leaf.k),
+        v=tuple(padded(v, 3) for v in leaf.v))
+  return jax.tree.map(
+      grown, state, is_leaf=lambda leaf: isinstance(leaf, KVCache))

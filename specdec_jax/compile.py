@@ -34,6 +34,7 @@ from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import decode
 from specdec_jax import draft as draft_lib
+from specdec_jax import rounds as rounds_lib
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import sharding
 from specdec_jax import t5
@@ -129,13 +130,13 @@ def lower(
   b, rows = settings.batch_size, target.layout.rows
   whole = jax.sharding.NamedSharding(
       target.layout.mesh, jax.sharding.PartitionSpec())
-  slots = settings.max_new_tokens + gamma + 1
   source = jax.ShapeDtypeStruct(
       (b, max(settings.source_buckets)), jnp.int32, sharding=rows)
-  spec = decode.Spec(
+  spec = rounds_lib.Spec(
       target.model.extend,
       draft_lib.model_drafter(draft.model.start, draft.model.extend),
-      gamma, settings.max_new_tokens, slots)
+      gamma, settings.max_new_tokens, settings.max_new_tokens + gamma + 1)
+  slots = spec.sizes[0]
   caches = _cache(target, source, slots), _cache(draft, source, slots)
   sampling = jax.tree.map(
       lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole),

@@ -1,310 +1,38 @@
-"""The loop: draft, verify, accept, commit, until every row has ended.
+"""The loop: round after round, until every row has ended.
 
-Plain decoding is gamma = 0 through the same loop.
-
-A row has L tokens, the start token included. The last has not been read by the
-target, so `target_cache.length == L - 1`. A round reads that token and gamma
-drafts, keeps a of them and adds one: L + a + 1 tokens, cache rewound to L + a.
-
-Letters: `b` batch, `n` token slots, `g` drafted tokens, `p` = g + 1 positions,
-`r` rounds, `v` vocabulary.
+Letters: `b` batch, `m` output tokens.
 """
 
-from collections.abc import Callable
 import dataclasses
 from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array, Float, Int
-import numpy as np
+from jaxtyping import Array, Int
 
-from specdec_jax import accept as accept_lib
 from specdec_jax import adaptive
 from specdec_jax import cache as cache_lib
-from specdec_jax import draft as draft_lib
+from specdec_jax import rounds as rounds_lib
 from specdec_jax import sampling as sampling_lib
-from specdec_jax import verify as verify_lib
-from specdec_jax import vocab
 
-AnyArray = Array | np.ndarray  # results are also held on the host
-
-# Why a row has ended.
-RUNNING, EOS, LENGTH, BAD_TARGET, BAD_DRAFT = range(5)
-
-
-@dataclasses.dataclass(frozen=True)
-class Spec:
-  """What shapes the program: static, hashable.
-
-  Attributes:
-    target_extend: (params, tokens, cache) -> (logits, cache).
-    drafter: `draft.NO_DRAFTER` for gamma 0.
-    gamma: drafts a round.
-    max_tokens: the largest budget of a row.
-    slots: room of tokens and caches; the budget and one whole block past it
-      must fit, so that no write is ever clamped.
-    lenience: of acceptance (see `accept`); below 1 the output is not the
-      target's.
-    acceptance: None, or the probability with which a draft is kept whatever the
-      laws say: real machinery at a synthetic alpha; the output means nothing.
-      Inside one program it may also be traced.
-  """
-  target_extend: Callable
-  drafter: draft_lib.Drafter
-  gamma: int
-  max_tokens: int
-  slots: int
-  lenience: float = 1.0
-  acceptance: float | Float[Array, ''] | None = None
-
-  def __post_init__(self):
-    if self.slots < self.max_tokens + self.gamma + 1:
-      raise ValueError(
-          f'slots={self.slots}: allowed are max_tokens + gamma + 1 = '
-          f'{self.max_tokens + self.gamma + 1} and above')
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Log:
-  """Counts of each row's rounds; 0 where the row was not running.
-
-  `drafted`: drafts put before the target. `accepted`: drafts that were kept
-  and returned. `discarded`: drafts that Algorithm 1 kept behind an EOS.
-  """
-  drafted: Int[AnyArray, 'b r']
-  accepted: Int[AnyArray, 'b r']
-  discarded: Int[AnyArray, 'b r']
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class DecodeState:
-  """Everything that changes from round to round."""
-  tokens: Int[Array, 'b n']   # start token, output, then 0
-  length: Int[Array, ' b']     # L, the start token included
-  ended: Int[Array, ' b']      # RUNNING or why not
-  round: Int[Array, '']       # of the batch
-  rounds: Int[Array, ' b']     # while the row was running
-  target_cache: cache_lib.KVCache
-  draft_state: Any
-  log: Log
+# Weights of target and draft, sampling, keys and budgets: what rounds share.
+Inputs = tuple[Any, Any, sampling_lib.Sampling, Array, Int[Array, ' b']]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Decoded:
   """Output tokens (EOS included, then 0), and how each row came by them."""
-  tokens: Int[AnyArray, 'b m']
-  length: Int[AnyArray, ' b']
-  ended: Int[AnyArray, ' b']
-  rounds: Int[AnyArray, ' b']
-  log: Log
+  tokens: Int[rounds_lib.AnyArray, 'b m']
+  length: Int[rounds_lib.AnyArray, ' b']
+  ended: Int[rounds_lib.AnyArray, ' b']
+  rounds: Int[rounds_lib.AnyArray, ' b']
+  log: rounds_lib.Log
   caches: Any  # the buffers that were donated; of no further use
 
 
-def init(spec: Spec, target_cache, draft_state, budget_b) -> DecodeState:
-  """Every row holds the start token, which is neither returned nor counted.
-
-  A row with budget 0 has ended: that is how a batch is filled up.
-  """
-  b = target_cache.length.shape[0]
-  counts = [jnp.zeros((b, spec.max_tokens), jnp.int32) for _ in range(3)]
-  return DecodeState(
-      tokens=jnp.full((b, spec.slots), vocab.START_ID, jnp.int32),
-      length=jnp.ones(b, jnp.int32),
-      ended=jnp.where(budget_b > 0, RUNNING, LENGTH),
-      round=jnp.zeros((), jnp.int32),
-      rounds=jnp.zeros(b, jnp.int32),
-      target_cache=target_cache, draft_state=draft_state, log=Log(*counts))
-
-
-def round_uniforms(
-    keys_b, round_number: Int[Array, ''], gamma: int
-) -> tuple[Float[Array, 'b g'], Float[Array, 'b p']]:
-  """Uniforms of one round: for the drafts, and for coins and the next token.
-
-  They depend on a row's own key and its round, so on nothing else in the batch;
-  each has a key of its own, so that one more draft changes none of the others.
-  """
-  def draws(key, count):
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
-    return jax.vmap(jax.random.uniform)(keys)
-
-  def of_row(key):
-    draft, coins, last = jax.random.split(
-        jax.random.fold_in(key, round_number), 3)
-    return draws(draft, gamma), jnp.append(
-        draws(coins, gamma), jax.random.uniform(last))
-  return jax.vmap(of_row)(keys_b)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Round:
-  """What happened in one round, before it is committed.
-
-  `proposed` counts the drafts of each row that were put before the target.
-  """
-  drafted: draft_lib.Drafted | None  # None in plain decoding
-  verified: verify_lib.Verified
-  accepted: accept_lib.Accepted
-  proposed: Int[Array, ' b']
-
-  @property
-  def tokens(self) -> Int[Array, 'b g']:
-    if self.drafted is None:
-      return jnp.zeros((self.proposed.shape[0], 0), jnp.int32)
-    return self.drafted.tokens
-
-
-def room(state: DecodeState, budget_b: Int[Array, ' b']) -> Int[Array, ' b']:
-  """Drafts that can still help each row: the last token of a budget is the
-  target's own, and a row that has ended needs none."""
-  left_b = budget_b - (state.length - 1)
-  return jnp.where(state.ended == RUNNING, jnp.maximum(left_b - 1, 0), 0)
-
-
-def play_round(
-    spec: Spec,
-    target_params: Any,
-    draft_params: Any,
-    sampling: sampling_lib.Sampling,
-    keys_b,
-    limit_b: Int[Array, ' b'],
-    state: DecodeState,
-) -> Round:
-  """Draft, verify, accept: one round of every row, from its own prefix.
-
-  At most `limit_b` of a row's drafts are put before the target.
-  """
-  gamma = spec.gamma
-  running = state.ended == RUNNING
-  proposed_b = jnp.minimum(limit_b, gamma)
-  if sampling.greedy and spec.acceptance is None:
-    # Every law is one-hot and every coin 0 or 1: nothing is left to chance.
-    draft_uniforms, accept_uniforms = (
-        jnp.full((running.shape[0], n), 0.5) for n in (gamma, gamma + 1))
-  else:
-    draft_uniforms, accept_uniforms = round_uniforms(
-        keys_b, state.round, gamma)
-
-  drafted, tokens_bg = None, jnp.zeros((running.shape[0], 0), jnp.int32)
-  if gamma:
-    with jax.named_scope('draft'):
-      drafted = spec.drafter.draft(
-          draft_params, state.draft_state,
-          draft_lib.Prefix(state.tokens, state.length), gamma,
-          jnp.max(proposed_b), sampling, draft_uniforms)
-    tokens_bg = drafted.tokens
-
-  with jax.named_scope('verify'):
-    last_b = jnp.take_along_axis(
-        state.tokens, state.length[:, None] - 1, axis=1)[:, 0]
-    verified = verify_lib.verify(
-        spec.target_extend, target_params, state.target_cache, last_b,
-        tokens_bg, sampling, spec.lenience)
-
-  with jax.named_scope('accept'):
-    q_bgv = (drafted.q if drafted is not None
-             else jnp.zeros((*tokens_bg.shape, verified.p.shape[-1])))
-    accepted = accept_lib.accept(
-        verified.p, q_bgv, tokens_bg, proposed_b, accept_uniforms,
-        verified.near, spec.lenience, spec.acceptance)
-  return Round(drafted, verified, accepted, proposed_b)
-
-
-def decode_round(
-    spec: Spec,
-    target_params: Any,
-    draft_params: Any,
-    sampling: sampling_lib.Sampling,
-    keys_b,
-    budget_b: Int[Array, ' b'],
-    limit_b: Int[Array, ' b'],
-    state: DecodeState,
-) -> DecodeState:
-  """One round, committed; rows that have ended stay as they are."""
-  played = play_round(
-      spec, target_params, draft_params, sampling, keys_b, limit_b, state)
-  with jax.named_scope('commit'):
-    return commit(state, played, budget_b)
-
-
-def _first_failure(played: Round) -> Int[Array, ' b']:
-  """RUNNING, or which model gave a logit that is no number in this round."""
-  target_finite_bp = played.verified.finite
-  counts = (jnp.arange(target_finite_bp.shape[1])[None]
-            <= played.proposed[:, None])
-  target_bad = jnp.any(~target_finite_bp & counts, axis=1)
-  if played.drafted is None:
-    draft_bad = jnp.zeros_like(target_bad)
-  else:
-    draft_bad = jnp.any(~played.drafted.finite & counts[:, 1:], axis=1)
-  # A draft that failed may have given the target nonsense to read.
-  return jnp.where(
-      draft_bad, BAD_DRAFT, jnp.where(target_bad, BAD_TARGET, RUNNING))
-
-
-def commit(
-    state: DecodeState, played: Round, budget_b: Int[Array, ' b']
-) -> DecodeState:
-  """Appends kept drafts and the next token, cut after the first EOS.
-
-  Example: drafts (5, 1, 8), all kept, next 9: the row grows by 5 and 1 (EOS)
-  and ends; accepted 2, discarded 1. Without the EOS it would grow by 5, 4, 8
-  and 9.
-  """
-  running = state.ended == RUNNING
-  tokens_bg, accepted = played.tokens, played.accepted
-  bad_b = _first_failure(played)
-  place = jnp.arange(tokens_bg.shape[1] + 1)[None]
-  block_bp = jnp.pad(tokens_bg, ((0, 0), (0, 1)))
-  block_bp = jnp.where(
-      place == accepted.count[:, None], accepted.next[:, None], block_bp)
-  is_eos = (block_bp == vocab.EOS_ID) & (place <= accepted.count[:, None])
-  has_eos = jnp.any(is_eos, axis=1)
-  grown_b = jnp.where(
-      has_eos, jnp.argmax(is_eos, axis=1) + 1, accepted.count + 1)
-  grown_b = jnp.where(running & (bad_b == RUNNING), grown_b, 0)
-  block_bp = jnp.where(place < grown_b[:, None], block_bp, 0)
-
-  length = state.length + grown_b
-  ended = jnp.where(
-      has_eos, EOS, jnp.where(length - 1 >= budget_b, LENGTH, RUNNING))
-  ended = jnp.where(bad_b == RUNNING, ended, bad_b)
-  kept_b = jnp.minimum(accepted.count, grown_b)
-
-  def add(counts_br, now_b):
-    now_b = jnp.where(running, now_b, 0)
-    return counts_br.at[:, state.round].set(now_b)
-  return dataclasses.replace(
-      state,
-      tokens=_write(state.tokens, block_bp, state.length),
-      length=length,
-      ended=jnp.where(running, ended, state.ended),
-      round=state.round + 1,
-      rounds=state.rounds + running.astype(jnp.int32),
-      target_cache=cache_lib.rewind(played.verified.cache, length - 1),
-      draft_state=(state.draft_state if played.drafted is None
-                   else played.drafted.state),
-      log=Log(
-          drafted=add(state.log.drafted, played.proposed),
-          accepted=add(state.log.accepted, kept_b),
-          discarded=add(state.log.discarded, accepted.count - kept_b)))
-
-
-def _write(tokens_bn, block_bp, length_b):
-  """Writes each row's block at its own length (past an end: dropped zeros)."""
-  rows = jnp.arange(tokens_bn.shape[0])[:, None]
-  places = length_b[:, None] + jnp.arange(block_bp.shape[1])[None]
-  return tokens_bn.at[rows, places].set(
-      block_bp, mode='drop', unique_indices=True)
-
-
 def generate(
-    spec: Spec,
+    spec: rounds_lib.Spec,
     target_params: Any,
     draft_params: Any,
     target_cache: cache_lib.KVCache,
@@ -319,7 +47,7 @@ def generate(
   Args:
     spec: static.
     target_params, draft_params: of the two models.
-    target_cache, draft_state: fresh from `start`, with `spec.slots` slots.
+    target_cache, draft_state: fresh from `start`, with `spec.sizes[0]` slots.
     sampling: the adjustment of both models' laws.
     keys_b: a key a row (see `sentence_keys`).
     budget_b: tokens allowed in each row, 0 (a filler) to `spec.max_tokens`.
@@ -327,28 +55,66 @@ def generate(
       one it is always `spec.gamma`.
   """
   inputs = (target_params, draft_params, sampling, keys_b, budget_b)
-  state = init(spec, target_cache, draft_state, budget_b)
+  state = rounds_lib.init(spec, target_cache, draft_state, budget_b)
+  return _decode(spec, policy, inputs, spec.sizes, state)
+
+
+def _decode(
+    spec: rounds_lib.Spec, policy: adaptive.Policy | None, inputs: Inputs,
+    sizes: tuple[int, ...], state: rounds_lib.DecodeState
+) -> Decoded:
+  """Rounds in caches of the first size and, if a row needs more, in larger.
+
+  What is returned of the caches are those of the first size: they take the
+  memory of the ones that were handed over.
+  """
+  size, *larger = sizes
   if policy is None:
-    state = jax.lax.while_loop(_running, lambda state: decode_round(
-        spec, *inputs, room(state, budget_b), state), state)
+    state = jax.lax.while_loop(
+        lambda state: _goes_on(spec, size, state),
+        lambda state: rounds_lib.decode_round(
+            spec, *inputs, rounds_lib.room(state, inputs[-1]), state), state)
   else:
-    state = _adaptive(spec, policy, inputs, state)
-  return Decoded(
-      tokens=state.tokens[:, 1:spec.max_tokens + 1], length=state.length - 1,
-      ended=state.ended, rounds=state.rounds, log=state.log,
-      caches=(state.target_cache, state.draft_state))
+    state = _adaptive(spec, policy, inputs, size, state)
+
+  def ended(state):
+    return Decoded(
+        tokens=state.tokens[:, 1:spec.max_tokens + 1], length=state.length - 1,
+        ended=state.ended, rounds=state.rounds, log=state.log, caches=None)
+
+  def grown(state):
+    decoded = _decode(spec, policy, inputs, tuple(larger),
+                      cache_lib.grow(state, larger[0]))
+    return dataclasses.replace(decoded, caches=None)
+  if larger:
+    decoded = jax.lax.cond(jnp.any(state.running), grown, ended, state)
+  else:
+    decoded = ended(state)
+  return dataclasses.replace(
+      decoded, caches=(state.target_cache, state.draft_state))
 
 
-def _running(state: DecodeState) -> Array:
-  return jnp.any(state.ended == RUNNING)
+def _goes_on(
+    spec: rounds_lib.Spec, size: int, state: rounds_lib.DecodeState
+) -> Array:
+  """Whether a row is running and each that is has room for a whole block.
+
+  Example: gamma 7 and 66 slots: the last round there begins with 58 tokens, the
+  start token included. All slots always suffice, see `rounds.Spec`.
+  """
+  any_running = jnp.any(state.running)
+  if size == spec.slots:
+    return any_running
+  fits = state.length + spec.gamma + 1 <= size
+  return any_running & jnp.all(fits | ~state.running)
 
 
 def _adaptive(
-    spec: Spec, policy: adaptive.Policy,
-    inputs: tuple[Any, Any, sampling_lib.Sampling, Array, Array],
-    state: DecodeState
-) -> DecodeState:
-  """For each gamma the rounds that follow each other with it, until all ended.
+    spec: rounds_lib.Spec, policy: adaptive.Policy, inputs: Inputs, size: int,
+    state: rounds_lib.DecodeState
+) -> rounds_lib.DecodeState:
+  """For each gamma the rounds that follow each other with it, while the caches
+  have room.
 
   Loops one after the other, not branches: a loop's caches stay in place. Each
   carries the limits of the next round, so that they are chosen once a round.
@@ -358,15 +124,16 @@ def _adaptive(
         state.log.drafted, state.log.accepted + state.log.discarded,
         policy.alpha)
     return jnp.minimum(
-        adaptive.choose(policy, alpha_b), room(state, inputs[-1]))
+        adaptive.choose(policy, alpha_b), rounds_lib.room(state, inputs[-1]))
 
   def rounds(gamma, carry):
     def chosen(carry):
       state, limit_b = carry
-      return _running(state) & (adaptive.width(policy, limit_b) == gamma)
+      return (_goes_on(spec, size, state)
+              & (adaptive.width(policy, limit_b) == gamma))
 
     def step(carry):
-      state = decode_round(
+      state = rounds_lib.decode_round(
           dataclasses.replace(spec, gamma=gamma), *inputs, carry[1], carry[0])
       # Whoever has chosen 0 learns nothing more and need not choose again.
       return state, limits(state) if gamma else carry[1]
@@ -377,7 +144,8 @@ def _adaptive(
       carry = rounds(gamma, carry)
     return carry
   return jax.lax.while_loop(
-      lambda carry: _running(carry[0]), all_gammas, (state, limits(state)))[0]
+      lambda carry: _goes_on(spec, size, carry[0]), all_gammas,
+      (state, limits(state)))[0]
 
 
 @jax.jit

@@ -23,11 +23,13 @@ import numpy as np
 
 from specdec_jax import adaptive
 from specdec_jax import backend
+from specdec_jax import cache as cache_lib
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
 from specdec_jax import decode
 from specdec_jax import draft as draft_lib
 from specdec_jax import drafters
+from specdec_jax import rounds as rounds_lib
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import sharding
 from specdec_jax import t5
@@ -40,7 +42,7 @@ class NonFiniteError(FloatingPointError):
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-  """Counts of one round; see `decode.Log`."""
+  """Counts of one round; see `rounds.Log`."""
   drafted: int
   accepted: int
   discarded: int
@@ -85,8 +87,8 @@ class Start:
   target_params: Any
   draft_params: Any
   keys: jax.Array
-  budget: decode.AnyArray
-  state: decode.DecodeState
+  budget: rounds_lib.AnyArray
+  state: rounds_lib.DecodeState
 
 
 @functools.cache
@@ -97,11 +99,11 @@ def _start(start: Callable, slots: int) -> Callable:
 
 
 @functools.cache
-def _programs(target_start: Callable, spec: decode.Spec) -> Programs:
+def _programs(target_start: Callable, spec: rounds_lib.Spec) -> Programs:
   """Kept until `release_programs`: equal decoders compile once."""
   return Programs(
-      start_target=_start(target_start, spec.slots),
-      start_draft=_start(spec.drafter.start, spec.slots),
+      start_target=_start(target_start, spec.sizes[0]),
+      start_draft=_start(spec.drafter.start, spec.sizes[0]),
       generate=jax.jit(functools.partial(decode.generate, spec),
                        donate_argnums=(2, 3),
                        compiler_options=backend.compiler_options()))
@@ -141,7 +143,8 @@ class Decoder:
       it can never choose is not compiled; one that begins with 0 is plain
       decoding.
     slots: room of the caches, if it should be larger than needed: decoders that
-      share it share the encoders' programs.
+      share it share the encoders' programs. Caches begin small and double, so
+      room that no sentence needs costs compilation and no time.
 
   Raises:
     ValueError: naming the option, its value and what is allowed.
@@ -196,7 +199,7 @@ class Decoder:
     if draft is not None:
       bound = bind_drafter(draft, self.vocabulary)
       drafter = bound if gamma else drafter
-    self.spec = decode.Spec(
+    self.spec = rounds_lib.Spec(
         self.target_model.extend, drafter, gamma, max_new_tokens,
         slots or max_new_tokens + gamma + 1, float(lenience),
         acceptance)
@@ -252,7 +255,8 @@ class Decoder:
     length = self._bucket(sources)
     ids, keys, budget = self._arrays(sources, first_index, length)
     states, _ = self._encode_ids(ids)
-    state = decode.init(self.spec, *states, budget)
+    states = cache_lib.grow(states, self.spec.slots)
+    state = rounds_lib.init(self.spec, *states, budget)
     return Start(
         self.target.packed, self._draft_params, keys, budget, state)
 
@@ -278,7 +282,7 @@ class Decoder:
 
   def _arrays(
       self, sources: Sequence[vocab.Source], first_index: int, length: int
-  ) -> tuple[decode.AnyArray, jax.Array, decode.AnyArray]:
+  ) -> tuple[rounds_lib.AnyArray, jax.Array, rounds_lib.AnyArray]:
     """Encoder inputs, keys and budgets; rows past the sources are filler.
 
     The only place that makes them: arrays of another type than those of the
@@ -296,7 +300,7 @@ class Decoder:
     return jax.block_until_ready(sharding.put_rows(
         self.target.placement, (ids, keys, budget)))
 
-  def _encode_ids(self, ids: decode.AnyArray):
+  def _encode_ids(self, ids: rounds_lib.AnyArray):
     """Fresh target cache and draft state for encoder inputs, launched, and two
     numbers that are there when they are."""
     cache, target_ends = self.programs.start_target(self.target.packed, ids)
@@ -319,7 +323,8 @@ class Decoder:
            host.log.discarded[row]], axis=1)[:host.rounds[row]]
       outputs.append(Output(
           text=self.vocabulary.decode(ids), ids=ids,
-          finish_reason='eos' if host.ended[row] == decode.EOS else 'length',
+          finish_reason=(
+              'eos' if host.ended[row] == rounds_lib.EOS else 'length'),
           rounds=tuple(Round(*c) for c in counts.tolist()), source=source,
           encoder_seconds=encoder_s / len(sources),
           decoder_seconds=decoder_s / len(sources)))
@@ -367,7 +372,7 @@ def check_whole(
 
 
 def _check_finite(host: decode.Decoded, row: int, index: int) -> None:
-  model = {decode.BAD_TARGET: 'target', decode.BAD_DRAFT: 'draft'}.get(
+  model = {rounds_lib.BAD_TARGET: 'target', rounds_lib.BAD_DRAFT: 'draft'}.get(
       int(host.ended[row]))
   if model:
     raise NonFiniteError(

@@ -11,6 +11,7 @@ import jax
 from jax import numpy as jnp
 
 from specdec_jax import adaptive
+from specdec_jax import cache as cache_lib
 from specdec_jax import calibration
 from specdec_jax import checkpoint
 from specdec_jax import config as config_lib
@@ -171,12 +172,13 @@ def filled(settings: config_lib.RunConfig, rows, length: int) -> jax.Array:
 def measure_costs(
     job: Job, batch: Sequence[examples_lib.Example]
 ) -> records.Row:
-  """What `record_costs` writes."""
+  """What `record_costs` writes; in caches of the size that decoding begins in.
+  """
   settings = job.settings
   source_bs = source_array(settings, job.encode(batch))
   costs = measure.costs(
-      job.target, job.draft, source_bs, settings.slots, settings.fixed_gammas,
-      job.sampling)
+      job.target, job.draft, source_bs, cache_lib.sizes(settings.slots)[0],
+      settings.fixed_gammas, job.sampling)
   return {
       'c': costs.c,
       'verify_ratio': {

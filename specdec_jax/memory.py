@@ -11,6 +11,7 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
+from specdec_jax import cache as cache_lib
 from specdec_jax import t5
 from specdec_jax.architecture import T5Config
 
@@ -50,7 +51,10 @@ def _size(tree: Any) -> int:
 
 
 def of_model(config: T5Config, dtype: str, shape: Shape) -> Need:
-  """Weights of the whole model, and the cache that `start` gives."""
+  """Weights of the whole model, and its caches while it decodes.
+
+  A compiled loop keeps every size that a cache grows through, see `cache`.
+  """
   if dtype not in ('float32', 'bfloat16'):
     raise ValueError(
         f'dtype={dtype!r}: allowed are float32 or bfloat16 for a model; '
@@ -61,8 +65,11 @@ def of_model(config: T5Config, dtype: str, shape: Shape) -> Need:
   source = jax.ShapeDtypeStruct(
       (shape.batch_size, shape.source_length), jnp.int32)
   start = t5.bind(config, dtype=jnp.dtype(dtype)).start
-  cache = jax.eval_shape(lambda p, s: start(p, s, shape.slots), params, source)
-  return Need(_size(params), _size(cache))
+  caches = [
+      jax.eval_shape(lambda p, s, n=slots: start(p, s, n), params, source)
+      for slots in cache_lib.sizes(shape.slots)]
+  return Need(_size(params), _size(caches[-1]) + sum(
+      _size((smaller.k, smaller.v)) for smaller in caches[:-1]))
 
 
 def of_count(parameters: float, dtype: str) -> Need:

@@ -4,7 +4,7 @@
     for seen in found.rounds:
       seen.pieces, seen.p, seen.q, seen.accepted, seen.next_piece
 
-The rounds are those of decoding itself (`decode.play_round`, `decode.commit`)
+The rounds are those of decoding itself (`rounds.play_round`, `rounds.commit`)
 with the sentence's own key; the replay must end in the ids that the decoder
 gave.
 """
@@ -18,9 +18,9 @@ from jax import numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from specdec_jax import backend
-from specdec_jax import decode
 from specdec_jax import generate
 from specdec_jax import records
+from specdec_jax import rounds as rounds_lib
 from specdec_jax import vocab
 
 
@@ -122,12 +122,12 @@ class Trace:
 @dataclasses.dataclass(frozen=True)
 class Seen:
   """The numbers of one round that a trace shows, of every row."""
-  tokens: Int[decode.AnyArray, 'b g']
-  proposed: Int[decode.AnyArray, ' b']
-  p: Float[decode.AnyArray, 'b g']
-  q: Float[decode.AnyArray, 'b g']
-  next: Int[decode.AnyArray, ' b']
-  next_p: Float[decode.AnyArray, ' b']
+  tokens: Int[rounds_lib.AnyArray, 'b g']
+  proposed: Int[rounds_lib.AnyArray, ' b']
+  p: Float[rounds_lib.AnyArray, 'b g']
+  q: Float[rounds_lib.AnyArray, 'b g']
+  next: Int[rounds_lib.AnyArray, ' b']
+  next_p: Float[rounds_lib.AnyArray, ' b']
 
 
 def _at(law: Float[Array, '... v'], token: Int[Array, '...']):
@@ -135,19 +135,19 @@ def _at(law: Float[Array, '... v'], token: Int[Array, '...']):
 
 
 @functools.cache
-def _program(spec: decode.Spec):
+def _program(spec: rounds_lib.Spec):
   return jax.jit(functools.partial(_round, spec),
                  compiler_options=backend.compiler_options())
 
 
 def _round(
-    spec: decode.Spec, target_params, draft_params, sampling, keys_b, budget_b,
-    state: decode.DecodeState
-) -> tuple[decode.DecodeState, Seen]:
-  """A round as in `decode.decode_round`, with what it went by."""
-  played = decode.play_round(
+    spec: rounds_lib.Spec, target_params, draft_params, sampling, keys_b,
+    budget_b, state: rounds_lib.DecodeState
+) -> tuple[rounds_lib.DecodeState, Seen]:
+  """A round as in `rounds.decode_round`, with what it went by."""
+  played = rounds_lib.play_round(
       spec, target_params, draft_params, sampling, keys_b,
-      decode.room(state, budget_b), state)
+      rounds_lib.room(state, budget_b), state)
   tokens_bg, p_bpv = played.tokens, played.verified.p
   accepted = played.accepted
   p_bv = jnp.take_along_axis(
@@ -158,7 +158,7 @@ def _round(
       q=(jnp.zeros(tokens_bg.shape) if played.drafted is None
          else _at(played.drafted.q, tokens_bg)),
       next=accepted.next, next_p=_at(p_bv, accepted.next))
-  return decode.commit(state, played, budget_b), seen
+  return rounds_lib.commit(state, played, budget_b), seen
 
 
 def _rounds(

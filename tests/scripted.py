@@ -15,6 +15,7 @@ import numpy as np
 from specdec_jax import cache as cache_lib
 from specdec_jax import decode
 from specdec_jax import draft as draft_lib
+from specdec_jax import rounds as rounds_lib
 from specdec_jax import sampling as sampling_lib
 from specdec_jax import t5
 
@@ -96,16 +97,18 @@ def drafter_of(draft: 'Script | draft_lib.Drafter | None'):
 def program(target, draft, gamma, max_tokens, lenience):
   bound = model(target)
   drafter = drafter_of(draft if gamma else None)
-  spec = decode.Spec(bound.extend, drafter, gamma, max_tokens,
-                     max_tokens + gamma + 1, lenience)
+  spec = rounds_lib.Spec(
+      bound.extend, drafter, gamma, max_tokens, max_tokens + gamma + 1,
+      lenience)
 
   # These programs are compiled by the dozen and run once.
   @functools.partial(
       jax.jit, compiler_options={'xla_backend_optimization_level': 0})
   def run(params, source_ids, sampling, keys, budget):
     decoded = decode.generate(
-        spec, {}, params, bound.start({}, source_ids, spec.slots),
-        drafter.start(params, source_ids, spec.slots), sampling, keys, budget)
+        spec, {}, params, bound.start({}, source_ids, spec.sizes[0]),
+        drafter.start(params, source_ids, spec.sizes[0]), sampling, keys,
+        budget)
     return dataclasses.replace(decoded, caches=None)
   return run
 

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from specdec_jax import adaptive
+from specdec_jax import cache as cache_lib
 from specdec_jax import decode
+from specdec_jax import rounds as rounds_lib
 from specdec_jax import sampling
 from specdec_jax import theory
 from tests import scripted
@@ -24,7 +26,7 @@ def run(target, draft, budget, *, rows=(0,), temperature=0.0, seed=0,
   index = jnp.arange(len(rows)) if index is None else jnp.asarray(index)
   bound, drafter = scripted.model(target), scripted.drafter_of(draft)
   gamma = max(policy.gammas)
-  spec = decode.Spec(
+  spec = rounds_lib.Spec(
       bound.extend, drafter, gamma, budget, budget + gamma + 1)
 
   # Compiled fast rather than well: it runs once.
@@ -32,8 +34,8 @@ def run(target, draft, budget, *, rows=(0,), temperature=0.0, seed=0,
       jax.jit, compiler_options={'xla_backend_optimization_level': 0})
   def program(rows, keys, sampling):
     return dataclasses.replace(decode.generate(
-        spec, {}, {}, bound.start({}, rows, spec.slots),
-        drafter.start({}, rows, spec.slots), sampling, keys,
+        spec, {}, {}, bound.start({}, rows, spec.sizes[0]),
+        drafter.start({}, rows, spec.sizes[0]), sampling, keys,
         jnp.full(len(rows), budget, jnp.int32), policy), caches=None)
   return jax.device_get(program(
       rows, decode.sentence_keys(jnp.asarray(seed), index),
@@ -146,3 +148,17 @@ def test_sampled_tokens_keep_the_targets_law():
   for place in range(5):
     found = np.bincount(decoded.tokens[:, place], minlength=5)[2:] / keys
     np.testing.assert_allclose(found, [0.2, 0.4, 0.4], atol=0.035)
+
+
+def test_caches_that_grow_change_no_choice(monkeypatch):
+  def never_ends(seed):
+    law = scripted.noisy(seed, 12)
+    return lambda *prefix: law(*prefix).at[1].set(-1e9)
+
+  def found():
+    return run(never_ends(0), never_ends(2), 130, rows=(3, 4), temperature=1.0,
+               policy=adaptive.timed_policy({1: 1.2, 3: 1.6}))
+  grown = found()
+  monkeypatch.setattr(cache_lib, 'sizes', lambda slots: (slots,))
+  jax.tree.map(np.testing.assert_array_equal, grown, found())
+  assert len(np.unique(grown.log.drafted[0, :grown.rounds[0]])) > 1

@@ -14,6 +14,7 @@ from experiments.bench import decoder
 from experiments.bench import peers
 from experiments.bench import scaling
 from specdec_jax import architecture
+from specdec_jax import cache
 from specdec_jax import checkpoint
 from specdec_jax import generate
 from specdec_jax import vocab
@@ -54,7 +55,7 @@ def test_loop_efficiency_is_measured_over_predicted():
   samples = {decoder.BANDWIDTH: [1.0], ('mini', 1): [2.0],
              **{('mini', g + 1): [4.0] for g in decoder.GAMMAS},
              ('mini', 'small'): [0.2]}
-  row = decoder.row(plan, 'mini', samples, decoder.Factor(1.0, 2.7))
+  row = decoder.row(plan, 'mini', samples, decoder.Factor(1.0, 100, 2.7))
   assert row['c'] == {'small': pytest.approx(0.1)}
   assert row['verify_ratio']['7'] == 2
   # 3.6 tokens of Eq. 1 for 7 * 0.1 + 2 steps; the coins gave 2.7.
@@ -62,6 +63,14 @@ def test_loop_efficiency_is_measured_over_predicted():
   assert row['loop_efficiency_of_rounds'] == pytest.approx(1.0)
   assert row['step_over_floor'] == pytest.approx(
       2.0 * plan.read_bytes / row['step_bytes'])
+
+
+def test_error_of_the_coins_of_the_docstring_example():
+  assert decoder.coins_error(0.5, 1, 100) == pytest.approx(1 / 30)
+
+
+def test_the_caches_of_the_decoder_benchmark_do_not_grow():
+  assert len(cache.sizes(decoder.full().slots)) == 1
 
 
 def test_unknown_models_are_refused_with_those_there_are():

@@ -1,6 +1,7 @@
 """The cache: writes at each row's own length, rewinding by length alone."""
 
 import dataclasses
+import itertools
 
 import jax
 from jax import numpy as jnp
@@ -73,6 +74,33 @@ def test_rewind_changes_the_length_and_keeps_the_buffers():
   assert all(a is b for a, b in zip(back.k + back.v, cache.k + cache.v,
                                     strict=True))
   assert back.cross is cache.cross
+
+
+def test_sizes_of_the_docstring_example():
+  assert cache_lib.sizes(264) == (66, 132, 264)
+  assert cache_lib.sizes(126) == (126,)
+  assert cache_lib.sizes(1) == (1,)
+
+
+def test_sizes_end_with_all_slots_and_none_is_more_than_twice_the_last():
+  for slots in range(1, 2000):
+    found = cache_lib.sizes(slots)
+    assert found[-1] == slots and found[0] <= max(slots, 128)
+    assert all(a < b <= 2 * a for a, b in itertools.pairwise(found))
+
+
+def test_a_grown_cache_has_what_it_had_and_empty_slots_behind():
+  cache = dataclasses.replace(_cache(), length=jnp.array([4, 5]))
+  cache = dataclasses.replace(
+      cache, k=tuple(k + 1 for k in cache.k), v=tuple(v + 2 for v in cache.v))
+  state = cache_lib.grow({'cache': cache, 'other': jnp.arange(5)}, 9)
+  grown = state['cache']
+  assert grown.slots == 9 and grown.length is cache.length
+  assert grown.cross is cache.cross and state['other'].shape == (5,)
+  for k, v in zip(grown.k, grown.v, strict=True):
+    assert k.shape == (2, 4, 9, 6) and v.shape == (2, 4, 6, 9)
+    assert jnp.all(k[:, :, :5] == 1) and jnp.all(v[..., :5] == 2)
+    assert not jnp.any(k[:, :, 5:]) and not jnp.any(v[..., 5:])
 
 
 def test_a_donated_cache_is_rewound_without_a_copy():

@@ -6,9 +6,12 @@ same loop with gamma 0.
 
 import jax
 from jax import numpy as jnp
+import numpy as np
 import pytest
 
+from specdec_jax import cache as cache_lib
 from specdec_jax import decode
+from specdec_jax import rounds as rounds_lib
 from specdec_jax import sampling
 from tests import scripted
 
@@ -36,7 +39,7 @@ def test_nothing_is_returned_behind_an_eos(eos_at):
   decoded = scripted.run(script, script, 5, 10)
   assert scripted.outputs(decoded) == scripted.outputs(plain(script, 10))
   assert len(scripted.outputs(decoded)[0]) == eos_at
-  assert decoded.ended[0] == decode.EOS
+  assert decoded.ended[0] == rounds_lib.EOS
 
 
 def test_an_eos_in_the_first_place_leaves_the_neighbour_alone():
@@ -68,7 +71,7 @@ def test_every_budget_cuts_where_plain_decoding_would(gamma):
   decoded = scripted.run(
       TARGET, DRAFTS['other'], gamma, budgets, rows=[3] * 16, max_tokens=16)
   assert scripted.outputs(decoded) == [whole[:n] for n in budgets]
-  assert set(decoded.ended.tolist()) <= {decode.LENGTH, decode.EOS}
+  assert set(decoded.ended.tolist()) <= {rounds_lib.LENGTH, rounds_lib.EOS}
 
 
 def test_a_row_with_budget_zero_is_filler():
@@ -142,16 +145,16 @@ def test_a_draft_that_is_always_wrong_adds_one_token_a_round():
 def test_cache_lengths_follow_the_tokens_after_every_round():
   target, draft = scripted.model(count_up()), scripted.model(count_up())
   drafter = scripted.draft_lib.model_drafter(draft.start, draft.extend)
-  spec = decode.Spec(target.extend, drafter, 3, 12, 16)
+  spec = rounds_lib.Spec(target.extend, drafter, 3, 12, 16)
   source = jnp.zeros((1, 1), jnp.int32)
   budget = jnp.full(1, 12, jnp.int32)
-  state = decode.init(
+  state = rounds_lib.init(
       spec, target.start(None, source, 16), draft.start(None, source, 16),
       budget)
   keys = decode.sentence_keys(jnp.asarray(0), jnp.arange(1))
-  round_of = jax.jit(lambda state: decode.decode_round(
+  round_of = jax.jit(lambda state: rounds_lib.decode_round(
       spec, None, None, sampling.make(0.0), keys, budget,
-      decode.room(state, budget), state))
+      rounds_lib.room(state, budget), state))
   for _ in range(3):
     state = round_of(state)
     emitted = int(state.length[0]) - 1
@@ -199,7 +202,7 @@ def test_work_of_a_round_is_gamma_plus_one_positions_and_gamma_draft_calls():
     return scripted.t5.Model(counting_start, counting_extend)
   target, draft = counted('target'), counted('draft')
   drafter = scripted.draft_lib.model_drafter(draft.start, draft.extend)
-  spec = decode.Spec(target.extend, drafter, 4, 50, 55)
+  spec = rounds_lib.Spec(target.extend, drafter, 4, 50, 55)
   source = jnp.zeros((1, 1), jnp.int32)
 
   @jax.jit
@@ -226,7 +229,42 @@ def test_drafts_that_no_budget_can_use_are_not_made():
 
 def test_too_few_slots_are_refused():
   with pytest.raises(ValueError, match='slots=12: allowed are .* 14 and above'):
-    decode.Spec(lambda: None, scripted.draft_lib.NO_DRAFTER, 5, 8, 12)
+    rounds_lib.Spec(lambda: None, scripted.draft_lib.NO_DRAFTER, 5, 8, 12)
+
+
+# Caches that grow.
+
+
+GROWING = dict(budget=[300, 60, 140], rows=(3, 4, 5), max_tokens=300)
+
+
+def never_ending(script):
+  return lambda *prefix: script(*prefix).at[1].set(-1e9)
+
+
+def test_the_caches_of_the_growing_runs_take_three_sizes():
+  assert rounds_lib.Spec(lambda: None, scripted.draft_lib.NO_DRAFTER, 5, 300,
+                         306).sizes == (77, 153, 306)
+
+
+@pytest.mark.parametrize('temperature', [0.0, 1.0])
+def test_caches_that_grow_change_no_id_and_no_count(monkeypatch, temperature):
+  target, draft = map(never_ending, (TARGET, DRAFTS['other']))
+  def run():
+    return scripted.run(target, draft, 5, temperature=temperature, **GROWING)
+  grown = run()
+  scripted.program.cache_clear()
+  monkeypatch.setattr(cache_lib, 'sizes', lambda slots: (slots,))
+  jax.tree.map(np.testing.assert_array_equal, grown, run())
+  assert grown.length.tolist() == [300, 60, 140]
+
+
+@pytest.mark.parametrize('gamma', [1, 4, 7])
+def test_greedy_output_in_caches_that_grow_is_plain_output(gamma):
+  target, draft = map(never_ending, (TARGET, DRAFTS['other']))
+  assert scripted.outputs(
+      scripted.run(target, draft, gamma, **GROWING)) == scripted.outputs(
+          scripted.run(target, None, 0, **GROWING))
 
 
 # Rows of a batch.
@@ -336,7 +374,7 @@ def test_each_round_adds_its_kept_drafts_and_one():
 
 
 @pytest.mark.parametrize(('bad', 'ended'), [
-    ('target', decode.BAD_TARGET), ('draft', decode.BAD_DRAFT)])
+    ('target', rounds_lib.BAD_TARGET), ('draft', rounds_lib.BAD_DRAFT)])
 def test_a_logit_that_is_no_number_stops_its_row_and_names_its_model(
     bad, ended):
   def breaks(history, count, row):
@@ -345,5 +383,5 @@ def test_a_logit_that_is_no_number_stops_its_row_and_names_its_model(
   scripts = {'target': count_up(), 'draft': count_up(), bad: breaks}
   decoded = scripted.run(
       scripts['target'], scripts['draft'], 3, 20, rows=(0, 1))
-  assert decoded.ended.tolist() == [decode.LENGTH, ended]
+  assert decoded.ended.tolist() == [rounds_lib.LENGTH, ended]
   assert decoded.length.tolist() == [20, 4]

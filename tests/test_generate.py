@@ -11,6 +11,7 @@ from jax import numpy as jnp
 import numpy as np
 import pytest
 
+from specdec_jax import cache as cache_lib
 from specdec_jax import decode
 from specdec_jax import generate
 from specdec_jax import vocab
@@ -137,15 +138,24 @@ def test_caches_are_donated_and_aliased():
   assert compiled.memory_analysis().alias_size_in_bytes >= size
 
 
-@pytest.mark.parametrize('gamma', [0, 4])
-@pytest.mark.parametrize('batch_size', [1, 2])
-def test_no_step_copies_a_cache(gamma, batch_size):
-  compiled, caches = compiled_loop(
-      decoder(gamma=gamma, batch_size=batch_size, slots=BUDGET + 9))
+@pytest.mark.parametrize(('gamma', 'batch_size', 'slots'), [
+    (0, 1, BUDGET + 9), (4, 1, BUDGET + 9), (0, 2, BUDGET + 9),
+    (4, 2, BUDGET + 9), (4, 1, 200)])
+def test_no_step_copies_a_cache_nor_does_a_larger_one_copy_weights(
+    gamma, batch_size, slots):
+  one = decoder(gamma=gamma, batch_size=batch_size, slots=slots)
+  compiled, caches = compiled_loop(one)
+  rooms = [[cache_lib.grow(cache, n) for cache in caches if cache]
+           for n in cache_lib.sizes(slots)]
+  slotted = [[x for cache in room for x in (*cache.k, *cache.v)]
+             for room in rooms]
   shapes = {str(list(x.shape)).replace(' ', '')
-            for cache in caches if cache for x in (*cache.k, *cache.v)}
+            for room in slotted for x in room}
   copied = set(re.findall(r'= \w+(\[[\d,]+\])\S* copy\(', compiled.as_text()))
   assert not shapes & copied
+  larger = sum(x.nbytes for room in slotted[1:] for x in room)
+  weights = sum(x.nbytes for x in jax.tree.leaves(one.target.packed))
+  assert compiled.memory_analysis().temp_size_in_bytes < larger + weights
 
 
 def test_released_programs_give_their_memory_mappings_back():

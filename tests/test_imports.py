@@ -22,7 +22,7 @@ ALONE = ('architecture', 'cache', 'examples', 'records', 'sampling', 'theory',
 MAY_IMPORT = {**dict.fromkeys(ALONE, frozenset()),
               'accept': {'sampling'}, 'config': {'architecture'}}
 # The round: it is handed `start` and `extend`.
-ROUND = ('accept', 'copying', 'decode', 'draft', 'ngram', 'sampling',
+ROUND = ('accept', 'copying', 'decode', 'draft', 'ngram', 'rounds', 'sampling',
          'verify')
 MODELS = {'t5', 'layers', 'architecture', 'checkpoint'}
 # What makes a report can run where no jax is installed.

@@ -27,6 +27,16 @@ def test_bytes_are_those_of_arrays_that_are_really_made(dtype):
   assert found == memory.Need(size(params), size(cache))
 
 
+def test_all_sizes_that_a_cache_grows_through_are_counted():
+  def cache(slots):
+    found = memory.of_model(
+        tiny.TARGET, 'float32', memory.Shape(3, 11, slots)).cache
+    assert found is not None
+    return found
+  slot = cache(7) - cache(6)
+  assert cache(264) == cache(66) + (132 + 264) * slot
+
+
 def test_caches_grow_with_batch_source_and_slots_and_weights_do_not():
   small = memory.of_model(tiny.TARGET, 'float32', SHAPE)
   for larger in (memory.Shape(4, 11, 7), memory.Shape(3, 12, 7),

@@ -274,6 +274,14 @@ def test_slots_past_the_end_of_a_row_do_not_matter():
   np.testing.assert_allclose(few, many, **SAME)
 
 
+def test_a_cache_that_has_grown_is_like_one_that_was_large():
+  model, source, tokens = tiny('1.1'), ids(1, 7), ids(1, 6)
+  _, small = model.extend(tokens[:, :4], model.start(source, slots=4))
+  grown, _ = model.extend(tokens[:, 4:], cache_lib.grow(small, 9))
+  np.testing.assert_allclose(
+      grown, model.fresh(source, tokens)[:, 4:], **SAME)
+
+
 # -- padding
 
 

@@ -7,15 +7,17 @@
 Shapes are those of the built-in ladder and of T5 1.1, weights are random
 float32, batch 1, source 64. Every loop of steps is compiled and run once; then
 all of all models run in turn, round by round, beside a read of 512 MB that
-gives the bandwidth. Two quiet cores and 16 GB; about four minutes.
+gives the bandwidth. Two quiet cores and 16 GB; about seven minutes.
 
 Columns: `floor_ms` is what one step must read (decoder weights but those of the
 cached cross-attention, logits table, cross-attention caches) over the median
 bandwidth; with `_best`, best step over best bandwidth. `loop_efficiency` is the
 measured factor of whole decodings at a synthetic acceptance of 0.75, gamma 7,
-over Theorem 3.8 with the measured c and v; `_of_rounds` takes the tokens a
-round that the coins gave instead of Eq. 1, which knows of no last round that a
-budget of 72 tokens cuts (about 0.03). `compile_s` is of the plain loop.
+over Theorem 3.8 with the measured c and v. Its coins are few: `coins_error` is
+the relative standard error of the tokens a round that Eq. 1 expects of so many
+rounds. `_of_rounds` takes the tokens a round that they gave instead; this also
+leaves out that a budget of 118 tokens cuts the last round. `compile_s` is of
+the plain loop.
 `peak_bytes` is the largest memory of the process until the model was loaded and
 compiled, smaller models included.
 """
@@ -45,6 +47,7 @@ from specdec_jax import vocab
 
 ALPHA, GAMMA = 0.75, 7
 GAMMAS = (1, 3, 5, 7, 10, 15)
+PER_PLAIN = 4
 BANDWIDTH = ('', 'read')  # among the names of loops
 
 
@@ -56,7 +59,8 @@ class Plan:
     targets: by name, from small to large.
     drafts: for each target the drafts whose c is measured; the first also
       drafts where whole decodings are timed.
-    decodings: how many of those, by target.
+    decodings: how many speculative ones, by target; a plain one, which has no
+      coins, to each `PER_PLAIN` of them.
     read_bytes: for the bandwidth.
     loop_bytes: a timed loop has as many steps as read about this much.
     rounds: times that every loop runs.
@@ -68,7 +72,7 @@ class Plan:
   read_bytes: int = 512 << 20
   loop_bytes: float = 4e9
   rounds: int = 9
-  slots: int = 80
+  slots: int = 126  # the most of a cache that does not grow
 
   @property
   def tokens(self) -> int:
@@ -89,7 +93,7 @@ def full() -> Plan:
                                                        'large')}},
       {'mini': {n: mini(n) for n in ('small', 'base', 'large')},
        'base': small, 'large': small},
-      {'mini': 48, 'large': 16})
+      {'mini': 128, 'large': 32})
 
 
 def tiny() -> Plan:
@@ -139,8 +143,9 @@ def model_loops(
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-  """Whole decodings: the factor, and tokens in each speculative round."""
+  """Whole decodings: the factor, speculative rounds and tokens in each."""
   measured: float
+  rounds: int
   tokens_per_round: float
 
 
@@ -162,12 +167,28 @@ def decode_in_turn(
   seconds, counts, rounds = [0.0, 0.0], [0, 0], 0
   for index in range(plan.decodings[target.name]):
     for i, decoder in enumerate(decoders):
+      if i == 0 and index % PER_PLAIN:
+        continue
       [output] = decoder.decode_batch([source], index)
       seconds[i] += output.decoder_seconds
       counts[i] += len(output.ids)
       rounds += i * len(output.rounds)
   return Factor(seconds[0] / counts[0] * counts[1] / seconds[1],
-                counts[1] / rounds)
+                rounds, counts[1] / rounds)
+
+
+def coins_error(alpha: float, gamma: int, rounds: int) -> float:
+  """Relative standard error of the mean tokens a round, of so many rounds.
+
+  A round's tokens are a geometric count cut at gamma + 1 (section 3.1). Example:
+  alpha 0.5 and gamma 1 give 1 or 2 tokens, each half of the time: mean 1.5,
+  deviation 0.5, so a third of it in one round and a thirtieth in a hundred.
+  """
+  tokens = np.arange(1, gamma + 2)
+  chance = alpha**(tokens - 1.0) * np.where(tokens > gamma, 1, 1 - alpha)
+  mean = np.sum(chance * tokens)
+  deviation = np.sqrt(np.sum(chance * (tokens - mean)**2))
+  return float(deviation / mean / np.sqrt(rounds))
 
 
 def row(
@@ -196,6 +217,7 @@ def row(
     found |= {
         'factor': factor.measured, 'predicted_with_verify': float(predicted),
         'tokens_per_round': factor.tokens_per_round,
+        'coins_error': coins_error(ALPHA, GAMMA, factor.rounds),
         'loop_efficiency': float(factor.measured / predicted),
         # With the tokens that the coins of these decodings gave.
         'loop_efficiency_of_rounds':
@@ -263,6 +285,7 @@ COLUMNS = {
     'factor': tables.column('factor'),
     'with v': tables.column('predicted_with_verify'),
     'loop': tables.column('loop_efficiency'),
+    'coins ±': tables.column('coins_error'),
     'loop, by rounds': tables.column('loop_efficiency_of_rounds'),
     'compile, s': tables.column('compile_s', 1),
     'peak, GB': lambda row: f'{row["peak_bytes"] / 1e9:.1f}'}

@@ -3,13 +3,14 @@
     python -m experiments.bench.scaling --json=scaling.jsonl
     python -m experiments.bench.scaling --tiny        # two sizes of each
 
-Step time against batch (1 to 32), source length (16 to 512) and slots, the room
-of the output (32 to 512), each alone, all in turn; a straight line through each
-gives microseconds a unit. Expected: a row costs its products and caches but
-shares the weights; a source position or a slot costs the keys and values that a
-step reads there, `bytes_per_unit`; both are small beside the weights. A slot
-that is never used is read as well, so the last lines decode the same 20 tokens
-with room for 64 and for 512. Two cores: about one minute.
+Step time against batch (1 to 32), source length (16 to 512) and slots of the
+cache (32 to 512), each alone, all in turn; a straight line through each gives
+microseconds a unit. Expected: a row costs its products and caches but shares
+the weights; a source position or a slot costs the keys and values that a step
+reads there, `bytes_per_unit`. A cache has at most about twice the slots that
+its output has come to need (`cache.sizes`), so room that is never used costs
+nothing: the last lines decode the same 20 tokens with room for 64 and for 512.
+Two cores: about one minute.
 """
 
 from collections.abc import Mapping, Sequence
