@@ -55,7 +55,7 @@ def test_loop_efficiency_is_measured_over_predicted():
   samples = {decoder.BANDWIDTH: [1.0], ('mini', 1): [2.0],
              **{('mini', g + 1): [4.0] for g in decoder.GAMMAS},
              ('mini', 'small'): [0.2]}
-  row = decoder.row(plan, 'mini', samples, decoder.Factor(1.0, 100, 2.7))
+  row = decoder.row(plan, 'mini', samples, decoder.Factor(1.0, 2.7, 100, 2.7))
   assert row['c'] == {'small': pytest.approx(0.1)}
   assert row['verify_ratio']['7'] == 2
   # 3.6 tokens of Eq. 1 for 7 * 0.1 + 2 steps; the coins gave 2.7.

@@ -7,19 +7,20 @@
 Shapes are those of the built-in ladder and of T5 1.1, weights are random
 float32, batch 1, source 64. Every loop of steps is compiled and run once; then
 all of all models run in turn, round by round, beside a read of 512 MB that
-gives the bandwidth. Two quiet cores and 16 GB; about seven minutes.
+gives the bandwidth; then whole decodings. Two quiet cores and 16 GB; about
+twelve minutes.
 
 Columns: `floor_ms` is what one step must read (decoder weights but those of the
 cached cross-attention, logits table, cross-attention caches) over the median
 bandwidth; with `_best`, best step over best bandwidth. `loop_efficiency` is the
 measured factor of whole decodings at a synthetic acceptance of 0.75, gamma 7,
-over Theorem 3.8 with the measured c and v. Its coins are few: `coins_error` is
-the relative standard error of the tokens a round that Eq. 1 expects of so many
-rounds. `_of_rounds` takes the tokens a round that they gave instead; this also
-leaves out that a budget of 118 tokens cuts the last round. `compile_s` is of
-the plain loop.
-`peak_bytes` is the largest memory of the process until the model was loaded and
-compiled, smaller models included.
+over Theorem 3.8 with c and v as measured between them (`round_cost` is
+gamma c + v, in plain steps). Coins are few: `coins_error` is the relative
+standard error of the tokens a round that Eq. 1 expects, for so many rounds.
+`_of_rounds` takes the tokens a round that the coins gave instead; this also
+leaves out that a budget of 118 tokens cuts the last round (0.02). `compile_s`
+is of the plain loop. `peak_bytes` is the largest memory of the process until
+the model was loaded and compiled, smaller models included.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ from specdec_jax import vocab
 
 ALPHA, GAMMA = 0.75, 7
 GAMMAS = (1, 3, 5, 7, 10, 15)
-PER_PLAIN = 4
+PER_PLAIN = 8
 BANDWIDTH = ('', 'read')  # among the names of loops
 
 
@@ -59,8 +60,8 @@ class Plan:
     targets: by name, from small to large.
     drafts: for each target the drafts whose c is measured; the first also
       drafts where whole decodings are timed.
-    decodings: how many speculative ones, by target; a plain one, which has no
-      coins, to each `PER_PLAIN` of them.
+    decodings: how many speculative ones, by target; with every `PER_PLAIN` of
+      them goes a plain one, which has no coins, and each loop once more.
     read_bytes: for the bandwidth.
     loop_bytes: a timed loop has as many steps as read about this much.
     rounds: times that every loop runs.
@@ -93,7 +94,7 @@ def full() -> Plan:
                                                        'large')}},
       {'mini': {n: mini(n) for n in ('small', 'base', 'large')},
        'base': small, 'large': small},
-      {'mini': 128, 'large': 32})
+      {'mini': 96, 'large': 96})
 
 
 def tiny() -> Plan:
@@ -143,46 +144,68 @@ def model_loops(
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-  """Whole decodings: the factor, speculative rounds and tokens in each."""
+  """Whole decodings.
+
+  Attributes:
+    measured: plain seconds a token over speculative ones.
+    round_cost: gamma c + v, of loops that ran between the decodings.
+    rounds: how many there were.
+    tokens_per_round: in the mean.
+  """
   measured: float
+  round_cost: float
   rounds: int
   tokens_per_round: float
 
 
 def decode_in_turn(
-    plan: Plan, target: checkpoint.Loaded, draft: checkpoint.Loaded
+    plan: Plan, target: checkpoint.Loaded, draft: checkpoint.Loaded,
+    loops: Mapping[tuple[str, Any], measure.Loop], progress: tqdm.tqdm
 ) -> Factor:
-  """Plain and speculative in turn; seconds a token, as lengths may differ."""
+  """Loops of steps, plain and speculative decoding in turn."""
   options: Any = dict(
       max_new_tokens=plan.tokens, source_buckets=(plan.source,),
       slots=plan.slots)
-  decoders = [
-      generate.Decoder(target, gamma=0, **options),
-      generate.Decoder(target, draft, gamma=GAMMA, acceptance=ALPHA,
-                       **options)]
-  for decoder in decoders:
+  plain = generate.Decoder(target, gamma=0, **options)
+  speculative = generate.Decoder(
+      target, draft, gamma=GAMMA, acceptance=ALPHA, **options)
+  for decoder in (plain, speculative):
     decoder.compile(plan.source)
   source = vocab.Source((2,) * (plan.source - 1) + (vocab.EOS_ID,),
                         plan.source)
-  seconds, counts, rounds = [0.0, 0.0], [0, 0], 0
+  steps: dict[tuple[str, Any], list[float]] = {name: [] for name in loops}
+  plains, outputs = [], []
   for index in range(plan.decodings[target.name]):
-    for i, decoder in enumerate(decoders):
-      if i == 0 and index % PER_PLAIN:
-        continue
-      [output] = decoder.decode_batch([source], index)
-      seconds[i] += output.decoder_seconds
-      counts[i] += len(output.ids)
-      rounds += i * len(output.rounds)
-  return Factor(seconds[0] / counts[0] * counts[1] / seconds[1],
-                rounds, counts[1] / rounds)
+    progress.set_description(f'decode {target.name}')
+    if index % PER_PLAIN == 0:
+      for name, found in measure.in_turn(loops, 1).items():
+        steps[name] += found
+      plains += plain.decode_batch([source], index)
+    outputs += speculative.decode_batch([source], index)
+    progress.update()
+  step, verify, drafting = (
+      statistics.median(steps[target.name, name])
+      for name in (1, GAMMA + 1, draft.name))
+  rounds = sum(len(output.rounds) for output in outputs)
+  return Factor(
+      _token_seconds(plains) / _token_seconds(outputs),
+      (GAMMA * drafting + verify) / step, rounds,
+      sum(len(output.ids) for output in outputs) / rounds)
+
+
+def _token_seconds(outputs: Sequence[generate.Output]) -> float:
+  """Lengths may differ."""
+  return (sum(output.decoder_seconds for output in outputs)
+          / sum(len(output.ids) for output in outputs))
 
 
 def coins_error(alpha: float, gamma: int, rounds: int) -> float:
   """Relative standard error of the mean tokens a round, of so many rounds.
 
-  A round's tokens are a geometric count cut at gamma + 1 (section 3.1). Example:
-  alpha 0.5 and gamma 1 give 1 or 2 tokens, each half of the time: mean 1.5,
-  deviation 0.5, so a third of it in one round and a thirtieth in a hundred.
+  A round's tokens are a geometric count cut at gamma + 1 (section 3.1).
+
+  Example: alpha 0.5 and gamma 1 give 1 or 2 tokens, each half of the time: mean
+  1.5, deviation 0.5, so a third of it in one round, a thirtieth in a hundred.
   """
   tokens = np.arange(1, gamma + 2)
   chance = alpha**(tokens - 1.0) * np.where(tokens > gamma, 1, 1 - alpha)
@@ -212,16 +235,16 @@ def row(
       'verify_ratio': {str(g): v for g, v in ratios.items()}, 'c': costs,
       'loop_efficiency': None}
   if factor:
-    cost = GAMMA * next(iter(costs.values())) + ratios[GAMMA]
-    predicted = theory.tokens_per_round(ALPHA, GAMMA) / cost
+    predicted = theory.tokens_per_round(ALPHA, GAMMA) / factor.round_cost
     found |= {
         'factor': factor.measured, 'predicted_with_verify': float(predicted),
+        'round_cost': factor.round_cost,
         'tokens_per_round': factor.tokens_per_round,
         'coins_error': coins_error(ALPHA, GAMMA, factor.rounds),
         'loop_efficiency': float(factor.measured / predicted),
         # With the tokens that the coins of these decodings gave.
         'loop_efficiency_of_rounds':
-            factor.measured * cost / factor.tokens_per_round}
+            factor.measured * factor.round_cost / factor.tokens_per_round}
   return found
 
 
@@ -245,7 +268,8 @@ def measure_all(plan: Plan) -> list[common.Row]:
   loops: dict[tuple[str, Any], measure.Loop] = {
       BANDWIDTH: read_loop(plan.read_bytes)}
   built, compiling = {}, sum(len(GAMMAS) + len(m) for m in models.values())
-  with tqdm.tqdm(total=compiling + plan.rounds + len(plan.decodings),
+  decodings = sum(n for name, n in plan.decodings.items() if name in models)
+  with tqdm.tqdm(total=compiling + plan.rounds + decodings,
                  unit='part') as progress:
     for name, (_, *drafts) in models.items():
       loops |= model_loops(
@@ -264,11 +288,11 @@ def measure_all(plan: Plan) -> list[common.Row]:
     factors = {}
     for name in plan.decodings:
       if name in models:
-        progress.set_description(f'decode {name}')
         first = next(iter(plan.drafts[name]))
         factors[name] = decode_in_turn(
-            plan, models[name][''], models[name][first])
-      progress.update()
+            plan, models[name][''], models[name][first],
+            {(name, part): loops[name, part]
+             for part in (1, GAMMA + 1, first)}, progress)
   return [row(plan, name, samples, factors.get(name)) | built[name]
           for name in models]
 
