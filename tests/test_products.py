@@ -8,8 +8,14 @@ import pytest
 from specdec_jax import backend
 from specdec_jax import products
 
-_project = jax.jit(
-    products.project, compiler_options=backend.compiler_options())
+
+def _jitted():
+  """Compiled anew for the tiles of the present constants."""
+  return jax.jit(lambda *arguments: products.project(*arguments),
+                 compiler_options=backend.compiler_options())
+
+
+_project = _jitted()
 
 
 def _random(*shape):
@@ -19,14 +25,18 @@ def _random(*shape):
 
 @pytest.mark.parametrize('outputs', [1, 31, 64])
 @pytest.mark.parametrize('narrow', [False, True])
-@pytest.mark.parametrize('rows', [1, 2, 5, 8, 9, 14, 15, 40])
-def test_any_number_of_rows_gives_the_product(rows, narrow, outputs):
+@pytest.mark.parametrize('rows', [1, 2, 5, 8, 9, 14, 24, 25, 40])
+def test_any_number_of_rows_gives_the_product(
+    monkeypatch, rows, narrow, outputs):
+  # So that kernels of this size are cut as those of large models are.
+  monkeypatch.setattr(products, '_CHUNK', 2**11)
+  monkeypatch.setattr(products, '_LARGE', 2**11)
   x, kernel_oi = _random(rows, 48), _random(outputs, 48)
   if narrow:
     kernel_oi = kernel_oi.astype(jnp.bfloat16)
   expected = np.asarray(x, np.float64) @ np.asarray(kernel_oi, np.float64).T
   np.testing.assert_allclose(
-      _project(x, kernel_oi), expected, rtol=1e-5, atol=1e-5)
+      _jitted()(x, kernel_oi), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_leading_axes_stay():
@@ -48,10 +58,23 @@ def test_what_is_no_number_shows():
   assert jnp.isfinite(y[:, [0, 3]]).all()
 
 
-def test_groups_of_the_docstring_example():
-  sizes = lambda count: [
-      len(group) for group in products._groups(range(count))]
-  assert sizes(9) == [4, 5] and sizes(8) == [8]
+def test_tiles_of_the_docstring_example():
+  wide = products._tiles(5, 768, 768, narrow=False)
+  assert wide == products._Tiles(3, 2, 2, 12, 32)
+  assert products._tiles(5, 768, 768, narrow=True) == products._Tiles(
+      1, 5, 1, 1, 768)
+
+
+@pytest.mark.parametrize('narrow', [False, True])
+def test_tiles_cover_all_rows_and_outputs_once(narrow):
+  for count in range(1, 30):
+    for outputs, inputs in ((1, 8), (31, 48), (2304, 768), (32_128, 512),
+                            (5, 2**20), (997, 2048)):
+      cut = products._tiles(count, outputs, inputs, narrow)
+      assert cut.parts * cut.chunks * cut.width == outputs
+      assert count <= cut.groups * cut.rows < count + cut.groups
+      chunk = cut.parts * cut.width * inputs * (2 if narrow else 4)
+      assert (cut.chunks == 1 or cut.width == 1 or chunk <= 2**18)
 
 
 def test_weights_are_kept_narrow_only_where_that_is_exact():
