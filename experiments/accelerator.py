@@ -175,8 +175,8 @@ def model_costs(
 ) -> measure.Costs:
   return measure.costs(
       target, measure.DraftSide(drafter_of(draft), draft.params),
-      source_of(plan, 1), cache_lib.sizes(plan.slots)[0], GAMMAS,
-      sampling_lib.make(0.0))
+      source_of(plan, 1), cache_lib.sizes(plan.slots, max(GAMMAS) + 1)[0],
+      GAMMAS, sampling_lib.make(0.0))
 
 
 @functools.cache

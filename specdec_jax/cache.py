@@ -121,17 +121,17 @@ def rewind(cache: KVCache, length: Int[Array, ' b']) -> KVCache:
   return dataclasses.replace(cache, length=length)
 
 
-def sizes(slots: int) -> tuple[int, ...]:
+def sizes(slots: int, block: int = 1) -> tuple[int, ...]:
   """The rooms that a cache grows through, the last of `slots`.
 
-  Whoever reads a cache reads all of its slots. So it begins small and doubles:
-  fewer than half of what is read are slots that no token will ever fill, or the
-  cache is of less than 128.
+  Whoever reads a cache reads all of its slots. So it begins small, but with
+  room for two blocks of `block` positions, and doubles when it is full.
 
-  Example: 264 slots are 66, then 132, then 264; 126 slots are 126.
+  Example: 264 slots are 66, then 132, then 264; 126 slots are 126. With blocks
+  of 40 positions 264 slots are 132, then 264.
   """
-  found = [slots]
-  while -(-found[0] // 2) >= _FEW_SLOTS:
+  least, found = max(_FEW_SLOTS, 2 * block), [slots]
+  while -(-found[0] // 2) >= least:
     found.insert(0, -(-found[0] // 2))
   return tuple(found)
 

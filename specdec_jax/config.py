@@ -154,7 +154,7 @@ class RunConfig:
 
   @property
   def slots(self) -> int:
-    """One cache size for every gamma of the sweep."""
+    """The same room of the caches for every gamma of the sweep."""
     return self.max_new_tokens + max(self.fixed_gammas) + 1
 
 

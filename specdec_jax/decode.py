@@ -99,8 +99,8 @@ def _goes_on(
 ) -> Array:
   """Whether a row is running and each that is has room for a whole block.
 
-  Example: gamma 7 and 66 slots: the last round there begins with 58 tokens, the
-  start token included. All slots always suffice, see `rounds.Spec`.
+  Example: gamma 7 and 66 slots: the last round there begins with at most 58
+  tokens, the start token included. All slots always suffice, see `rounds.Spec`.
   """
   any_running = jnp.any(state.running)
   if size == spec.slots:

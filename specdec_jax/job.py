@@ -176,9 +176,10 @@ def measure_costs(
   """
   settings = job.settings
   source_bs = source_array(settings, job.encode(batch))
+  gammas = settings.fixed_gammas
+  slots = cache_lib.sizes(settings.slots, max(gammas) + 1)[0]
   costs = measure.costs(
-      job.target, job.draft, source_bs, cache_lib.sizes(settings.slots)[0],
-      settings.fixed_gammas, job.sampling)
+      job.target, job.draft, source_bs, slots, gammas, job.sampling)
   return {
       'c': costs.c,
       'verify_ratio': {

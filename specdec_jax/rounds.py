@@ -67,7 +67,7 @@ class Spec:
   @property
   def sizes(self) -> tuple[int, ...]:
     """Slots of the caches, from those that `start` makes to all of them."""
-    return cache_lib.sizes(self.slots)
+    return cache_lib.sizes(self.slots, self.gamma + 1)
 
 
 @jax.tree_util.register_dataclass

@@ -159,6 +159,6 @@ def test_caches_that_grow_change_no_choice(monkeypatch):
     return run(never_ends(0), never_ends(2), 130, rows=(3, 4), temperature=1.0,
                policy=adaptive.timed_policy({1: 1.2, 3: 1.6}))
   grown = found()
-  monkeypatch.setattr(cache_lib, 'sizes', lambda slots: (slots,))
+  monkeypatch.setattr(cache_lib, 'sizes', lambda slots, _: (slots,))
   jax.tree.map(np.testing.assert_array_equal, grown, found())
   assert len(np.unique(grown.log.drafted[0, :grown.rounds[0]])) > 1

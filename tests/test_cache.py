@@ -79,13 +79,15 @@ def test_rewind_changes_the_length_and_keeps_the_buffers():
 def test_sizes_of_the_docstring_example():
   assert cache_lib.sizes(264) == (66, 132, 264)
   assert cache_lib.sizes(126) == (126,)
+  assert cache_lib.sizes(264, 40) == (132, 264)
   assert cache_lib.sizes(1) == (1,)
 
 
 def test_sizes_end_with_all_slots_and_none_is_more_than_twice_the_last():
-  for slots in range(1, 2000):
-    found = cache_lib.sizes(slots)
-    assert found[-1] == slots and found[0] <= max(slots, 128)
+  for slots, block in itertools.product(range(1, 1500), (1, 8, 50)):
+    found = cache_lib.sizes(slots, block)
+    assert found[-1] == slots and found[0] >= min(slots, 2 * block)
+    assert found[0] <= max(128, 4 * block)
     assert all(a < b <= 2 * a for a, b in itertools.pairwise(found))
 
 
