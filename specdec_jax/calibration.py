@@ -18,8 +18,8 @@ from specdec_jax import hosts
 from specdec_jax import theory
 from specdec_jax import vocab
 
-SENTENCES, REPEATS = 32, 2
-MARGIN = 0.03  # gain over plain decoding that is worth a draft
+SENTENCES, REPEATS = 32, 4
+MARGIN = 0.02  # gain over plain decoding that is worth a draft
 
 Batch = tuple[Sequence[vocab.Source], int]  # and the index of its first
 

@@ -190,6 +190,19 @@ def test_vocabularies_that_differ_are_refused_before_any_compute(
             tmp_path / 'w')
 
 
+def test_order_of_the_docstring_example():
+  assert run.in_turn([0, 1, 3], 1, 0) == [1, 3, 0]
+  assert run.in_turn([0, 1, 3], 1, 1) == [1, 0, 3]
+
+
+@pytest.mark.parametrize('repeat', range(3))
+def test_each_gamma_is_decoded_at_each_place_as_often(repeat):
+  gammas = [0, 1, 3, 5, 'auto']
+  orders = [run.in_turn(gammas, batch, repeat) for batch in range(10)]
+  for place in zip(*orders, strict=True):
+    assert all(place.count(gamma) == 2 for gamma in gammas)
+
+
 def test_a_plan_lists_each_turn_once_in_the_order_of_writing():
   settings = run.config_lib.resolve(
       ende.get_config('mini'), run.config_lib.RunConfig)
