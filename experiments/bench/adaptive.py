@@ -12,7 +12,7 @@ the first 32 sentences, before (`auto is`: 0 for plain decoding, a gamma, or
 `auto` for one that each sentence chooses round by round). `oracle` is the
 factor of an oracle that stops each round before the first draft that would be
 refused (section 3.5, with v = 1): no choice of gamma passes it. With --workdir
-a run goes on where it stopped. Two cores: about eight minutes.
+a run goes on where it stopped. Two cores: about ten minutes.
 """
 
 from collections.abc import Sequence

@@ -7,8 +7,8 @@
 Shapes are those of the built-in ladder and of T5 1.1, weights are random
 float32, batch 1, source 64. Every loop of steps is compiled and run once; then
 all of all models run in turn, round by round, beside a read of 512 MB that
-gives the bandwidth; then whole decodings. Two quiet cores and 16 GB; about
-ten minutes.
+gives the bandwidth; then whole decodings. Two quiet cores and 16 GB; base
+and large alone take about nine minutes.
 
 Columns: `floor_ms` is what one step must read (decoder weights but those of the
 cached cross-attention, logits table, cross-attention caches) over the median
